@@ -10,7 +10,7 @@ ARGS ?=
 # Where `make accept-gpu` writes its report and the race that it recorded.
 OUT ?= accept-gpu
 # Tests wait more than they compute, so there are more at once than cores.
-WORKERS ?= 3
+WORKERS ?= 4
 # A file stays in one worker, so that a training that its tests share runs once. Without the reordering, which starts
 # the files with the most tests first, the files of the user interface come last: they are short.
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -18,8 +18,8 @@ from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuSample
-from tfmon.model.lane_events import KnobApplied, KnobRefused
-from tfmon.model.lane_state import RACING, LaneState
+from tfmon.model.lane_events import RACING, KnobApplied, KnobRefused
+from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
@@ -83,7 +83,7 @@ def race(device: str, recording: Path, folder: Path, seconds: float) -> Raced:
     finally:
         program.close()
     found = analyse(program.session.snapshot())
-    raced.end, raced.verdict = found.snapshot, found.verdict.text
+    raced.end, raced.verdict = found.snapshot, found.verdict.answer
     return raced
 
 

@@ -69,7 +69,7 @@ def test_the_recording_ends_with_the_same_figures(step: Step, ledger: Ledger, ra
     size = ledger.recording.stat().st_size
     step.notes.append(f"{len(recording)} events, {size / 1024:.0f} KiB")
     assert recording.closed is not None
-    assert find_verdict(end).text == raced.verdict
+    assert find_verdict(end).answer == raced.verdict
     assert [lane.steady.steps for lane in end.lanes] == [lane.steady.steps for lane in raced.end.lanes]
     assert any(isinstance(gpu.power.power_w, float) or isinstance(gpu.load.busy_pct, float) for gpu in end.gpus)
 

@@ -41,8 +41,8 @@ def test_lanes_over_several_gpus_scale(step: Step, search: GpuSearch):
     assert run_until_over(program, quiet=True) == ""
     found = analyse(program.session.snapshot())
     assert [lane.trouble for lane in found.snapshot.lanes] == [None, None]
-    assert found.verdict.scaling, found.verdict.text
-    step.notes.append(found.verdict.text)
+    assert found.verdict.scaling, found.verdict.answer
+    step.notes.append(found.verdict.answer)
 
 
 def test_the_claims_that_need_a_gpu(step: Step, ledger: Ledger, search: GpuSearch):

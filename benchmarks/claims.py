@@ -29,7 +29,8 @@ def verify(*scenarios: str) -> tuple[list[dict[str, Any]], float]:
 
 def cells(claim: dict[str, Any]) -> tuple[str, str]:
     """Return the last two cells of a claim's row: the measured value and the outcome."""
-    reason = f": {claim['reason']}" if claim["reason"] else ""
+    # The table of outcomes explains an absent device.
+    reason = f": {claim['reason']}" if claim["reason"] and " is not there" not in claim["reason"] else ""
     outcome = f"**{claim['outcome']}**{reason}"
     if claim["ratio"] is None:
         return "", outcome
@@ -41,7 +42,7 @@ def written(page: str, claims: list[dict[str, Any]]) -> str:
     """Return the page with the results of these claims in their rows; raises SystemExit where one has no row."""
     for claim in claims:
         says = re.escape(claim["says"].rstrip("."))
-        row = re.compile(rf"^(\| {says} \(\*.*?\*\) \| .*?) \| .*? \| .*? \|$", re.MULTILINE)
+        row = re.compile(rf"^(\| {says}(?: \(\*.*?\*\))? \| .*?) \| .*? \| .*? \|$", re.MULTILINE)
         measured, outcome = cells(claim)
         page, count = row.subn(lambda found, m=measured, o=outcome: f"{found[1]} | {m} | {o} |", page)
         if count != 1:

@@ -32,8 +32,7 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import Event
-from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_state import READY
+from tfmon.model.lane_events import READY, PhaseEntered, Window
 from tfmon.model.race import CONCURRENT
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Ticker

@@ -25,9 +25,10 @@ from pathlib import Path
 import numpy as np
 
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import LogSpeed, compare, log_speeds
+from tfmon.analysis.statistics import compare, pairs_of
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
+from tfmon.model.series import Pair
 from tfmon.probes.machine import read_machine
 from tfmon.series.repeat import LEAST_LEFT_S, LEAST_S, matters
 
@@ -172,15 +173,10 @@ def looks_of(
     pairs = noise(random, rounds)
     between = random.normal(0, row.between_sd, rounds)
     process, since = 0, 0
-    first: dict[int, LogSpeed] = {}
-    second: dict[int, LogSpeed] = {}
+    known: list[Pair] = []
     for count in range(1, rounds + 1):  # One look per round, as a screen that refreshes once a round.
-        leads = count % 2
-        first[count] = LogSpeed(
-            float(pairs[count - 1]) + float(between[process]), 2 * count + (not leads), process
-        )
-        second[count] = LogSpeed(0.0, 2 * count + leads, process)
-        comparison = compare(first, second, prior)
+        known.append(Pair(float(pairs[count - 1]) + float(between[process]), bool(count % 2), process))
+        comparison = compare(known, prior)
         if comparison is not None:
             yield count, comparison
             raced_s, left_s = (count - since) * ROUND_S, (rounds - count) * ROUND_S
@@ -222,8 +218,8 @@ def record(text: str) -> None:
     known = json.loads(RECORDED.read_text()) if RECORDED.exists() else {}
     name, _, path = text.partition("=")
     recording, end = play_all(Path(path))
-    first, second = (log_speeds(lane.slices) for lane in end.lanes)
-    middle = compare(first, second)
+    first, second = ({part.round: part for part in lane.slices if part.examples} for lane in end.lanes)
+    middle = compare(pairs_of(first.values(), second.values()))
     both = {*first} & {*second}
     orders = [number for number in sorted(both) if number % 2 and number + 1 in both]
     logs = [first[one].log - second[one].log for number in orders for one in (number, number + 1)]

@@ -267,9 +267,7 @@ def best(rounds: int) -> Iterator[Row]:
 
 def trace(rounds: int) -> Iterator[Row]:
     """Compare what tfmon and XProf read in the same traces of a net that waits for its input."""
-    folder = HERE.parent / "tests" / "profile"
-    sys.path.insert(0, str(folder))
-    from test_xprof import by_xprof, largest
+    from traces.xprof_answers import converted, tables
 
     from tfmon.profile import loop_thread
     from tfmon.profile.breakdown import read_profile
@@ -280,15 +278,17 @@ def trace(rounds: int) -> Iterator[Row]:
         with tempfile.TemporaryDirectory() as kept:
             run(PYTHON, str(HERE / "traces" / "record.py"), "slow-input", kept)
             (path,) = Path(kept).glob("**/*.xplane.pb")
-            steps, operations = by_xprof(path)
-            loop, ours = loop_thread.find(read_space(path), STEP), largest(read_profile(path))
+            steps, operations = tables(*converted(path, "input_pipeline_analyzer", "framework_op_stats"))
+            loop, profile = loop_thread.find(read_space(path), STEP), read_profile(path)
         compared = [number for number in steps if 0 <= number < len(loop.steps)]
         spans = [loop.steps[number] for number in compared]
         ms = [sum(steps[number][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")]
         times["step time"].append((sum(end - start for start, end in spans) / 1e12, ms[0] / 1e3))
         times["input wait"].append((total(both(loop.input, spans)) / 1e12, ms[1] / 1e3))
-        self_us = sum(operations[key]["total_self_time"] for key in ours)
-        times["ten largest operations"].append((sum(ours.values()) / 1e6, self_us / 1e6))
+        largest = sorted((part for part in profile.parts if part.runs), key=lambda part: -part.self_ns)[:10]
+        self_us = sum(operations[part.kind, part.name]["total_self_time"] for part in largest)
+        ours_s = sum(part.self_ns for part in largest) * profile.steps / 1e9
+        times["ten largest operations"].append((ours_s, self_us / 1e6))
     for what, pairs in times.items():
         yield Row(f"{what} of a trace", "XProf", pairs, _milliseconds)
 

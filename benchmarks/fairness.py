@@ -21,7 +21,7 @@ from typing import Any
 
 from common import Watch, options_of, program_of
 
-from tfmon.analysis.statistics import compare, log_speeds
+from tfmon.analysis.statistics import compare, pairs_of
 from tfmon.api.options import RaceOptions
 from tfmon.catalog import find_scenario
 from tfmon.model.lane_events import Window
@@ -68,7 +68,7 @@ def one_race(scenario: str, lanes: Sequence[str], turned: bool) -> tuple[float, 
         program.lanes.set_mode(TURNS)
         time.sleep(TURNS_S)
         first, second = watch.snapshot().lanes
-        compared = compare(log_speeds(first.slices), log_speeds(second.slices))
+        compared = compare(pairs_of(first.slices, second.slices))
         found = compared.estimate() if compared is not None else None
         assert found is not None, "too few slices"
         program.lanes.set_mode(CONCURRENT)

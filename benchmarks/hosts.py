@@ -30,12 +30,13 @@ from pathlib import Path
 
 from common import Watch, mean_and_reach, met, run_command
 from scipy.stats import chi2
-from support.hosts import CHILDREN, Linked
+from support.hosts import Linked
+from support.lanes import CHILDREN
 from support.sshd import PROGRAMS, Sshd, running_sshd
 from support.waiting import wait_for
 
 from tfmon.analysis.intervals import trimmed
-from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, log_speeds
+from tfmon.analysis.statistics import BETWEEN_MACHINES_SD, pairs_of
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.catalog import find_scenario
@@ -147,15 +148,14 @@ def start(sshd: Sshd, options: argparse.Namespace) -> None:
 
 def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     from tfmon.lanes.lane_process import LocalProcess
-    from tfmon.lanes.pipe_reader import PipeReader
 
-    reader, script = PipeReader(sys.exit), CHILDREN / "speaker.py"
+    script = CHILDREN / "speaker.py"
 
     started: list[LaneProcess] = []
 
     def here(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
         process = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_beat"}, sink, script)
-        reader.watch(process)
+        process.start_reading(sys.exit)
         started.append(process)
         return process
 
@@ -173,7 +173,6 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     link.close()
     for process in started:
         process.kill(signal.SIGKILL)
-    reader.close()
 
 
 def agent(sshd: Sshd, options: argparse.Namespace) -> None:
@@ -212,9 +211,8 @@ def compare(link: Linked, what: str, options: argparse.Namespace, most: float) -
             found = watch.snapshot().lanes
             for one in found:
                 nice[one.spec.host].add(os.getpriority(os.PRIO_PROCESS, one.process.pid))
-        speeds = {one.spec.host: log_speeds(one.slices) for one in found}
-        both = speeds[HOST].keys() & speeds[""].keys()
-        center = trimmed([speeds[HOST][number].log - speeds[""][number].log for number in both])
+        slices = {one.spec.host: one.slices for one in found}
+        center = trimmed([pair.log for pair in pairs_of(slices[HOST], slices[""])])
         assert center is not None, "too few rounds"
         logs.append(center.value)
         print(
@@ -238,10 +236,10 @@ def between(sshd: Sshd, options: argparse.Namespace) -> None:
         links = [linked(name) for name in (HOST, "gpu3")]
         with racing(*links, lanes=[f"{link.host.name}/cpu" for link in links]) as watch:
             wait_for(partial(raced, watch, options.rounds), PATIENCE_S, "enough slices")
-            first, second = (log_speeds(lane.slices) for lane in watch.snapshot().lanes)
+            first, second = (lane.slices for lane in watch.snapshot().lanes)
         for link in links:
             link.close()
-        center = trimmed([one.log - second[number].log for number, one in first.items() if number in second])
+        center = trimmed([pair.log for pair in pairs_of(first, second)])
         assert center is not None, "too few rounds"
         logs.append(center.value)
         errors.append(center.error)

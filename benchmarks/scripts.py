@@ -6,7 +6,8 @@
 The work is done in a lane of `tfmon watch`, with its session and sampling in this process as in life. Between
 two halves of a pair the hooks are switched on or off; which comes first alternates. `step` is a step of a loop
 with a tf.function, `eager` one without, `batch` a `train_on_batch`, `call` the call of a function that trains
-nothing, `fit` a step of Keras, on one model with two train functions. A value is the median of a block of pairs,
+nothing, `fit` a step of Keras, on one model with two train functions. Compared are CPU seconds of the process,
+which depend less on other programs. A value is the median of a block of pairs,
 since neighbours in time are alike; printed is the mean of all blocks of all starts, with a 95 % interval of
 Student's t.
 """
@@ -37,7 +38,7 @@ Pairs = list[tuple[float, float]]
 
 
 def one_start(what: str, pairs: int, units: int) -> Pairs:
-    """Run loop_cost.py in a lane; return the seconds of every pair, without tfmon's hooks and with them."""
+    """Run loop_cost.py in a lane; return the CPU seconds of every pair, without tfmon's hooks and with them."""
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
         words = f"exec {sys.executable} {SCRIPT} {what} {pairs} {units} >{output}"

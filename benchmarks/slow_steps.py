@@ -164,7 +164,7 @@ class SimulatedMachine:
         self._beat_ns = self.now_ns
         with self.clock():
             self.session = Session(Machine(cores=2, usable_cores=2), lambda: self.now_ns)
-            specs = [LaneSpec("cpu", name=name) for name in NAMES]
+            specs = [LaneSpec("cpu", id=name, name=name) for name in NAMES]
             self.session.begin(Race(mode=TURNS, slice_s=SLICE_S), specs)
             self.lanes = {
                 name: SimulatedLane(self, name, step_s) for name, step_s in zip(NAMES, steps_s, strict=True)
@@ -234,7 +234,7 @@ class Judge:
         found, true = self.verdict, max(steps_ms) / min(steps_ms)
         assert found is not None
         interval = found.interval
-        if interval is not None and found.winner and steps_ms[NAMES.index(found.winner)] == max(steps_ms):
+        if interval is not None and found.winner_id and steps_ms[NAMES.index(found.winner_id)] == max(steps_ms):
             true = 1 / true  # The wrong one won.
         return {
             "steps_ms": list(steps_ms),

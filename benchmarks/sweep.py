@@ -28,7 +28,7 @@ from tfmon.model.series import SeriesStep
 from tfmon.model.session import Session
 from tfmon.recordings import sweeps
 from tfmon.series.sweep import Sweep
-from tfmon.ui.render.table import entry_of, places_in
+from tfmon.ui.render.table import columns_of
 
 MIB = 2**20
 
@@ -86,15 +86,12 @@ def main() -> None:
         began_s, cpu_s = time.monotonic(), time.process_time()
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
-        table_s, table = 0.0, None
+        table_s = 0.0
         sent_s = read_s = 0.0
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
-            table = sweep_table(sweep.ranking, table)
-            places = places_in(table.columns, 200)
-            for row in table.rows:
-                entry_of(row, table.columns, places)
+            columns_of(sweep_table(sweep.ranking), 200)
             table_s += time.thread_time() - before_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = time.process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)

@@ -26,8 +26,7 @@ from tfmon.api.options import SweepOptions
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.events import ClockStarted, Event
-from tfmon.model.lane_events import PhaseEntered, SliceEnded
-from tfmon.model.lane_state import BUILDING, READY
+from tfmon.model.lane_events import BUILDING, READY, PhaseEntered, SliceEnded
 from tfmon.model.session import Session
 
 CHILD = Path(__file__).parents[1] / "tests" / "lanes" / "children" / "trainer.py"

@@ -125,11 +125,11 @@ def judged(known: Sequence[Snapshot]) -> dict[str, Any]:
             "first_s": _seconds(named[0][0]) if named else None,
         }
     last = verdict_as(end, FIXED)
-    row["headless"] = {"kind": last.kind, "winner": last.winner, "left_s": last.left_s, "text": last.text}
+    row["headless"] = {"kind": last.kind, "winner": last.winner, "left_s": last.left_s, "text": last.answer}
     found = last.interval
     row["ratio"] = None
     if found is not None:
-        row["ratio"] = found.value if last.ranking[0].lane == end.lanes[0].spec.name else 1 / found.value
+        row["ratio"] = found.value if last.ranking[0].id == end.lanes[0].spec.id else 1 / found.value
     row["discarded_share"] = max(sum(lane.discarded_shares.values()) for lane in end.lanes)
     return row
 

@@ -22,7 +22,7 @@ from rich.style import Style
 from textual.screen import Screen
 
 from tfmon.analysis.verdict import find_verdict
-from tfmon.model.lane_state import RACING
+from tfmon.model.lane_events import RACING
 from tfmon.model.ports import Source
 from tfmon.model.session import Snapshot
 from tfmon.recordings.library import EXAMPLE

@@ -1,12 +1,11 @@
 """The same training step on every device that TensorFlow sees.
 
-32×32 colour images → Conv2D(32, 3) → Conv2D(64, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 64: about
-a thousand million multiplications forward, enough to keep a GPU busy. By default the CPU races the first GPU,
-CUDA's or, with tensorflow-metal, Apple's. With several GPUs, add `--lane gpu:1`. Each lane is a process of
-its own that sees one device, and makes its data, its model and its optimizer there: nothing crosses over.
+32×32 colour images → Conv2D(32, 3) → Conv2D(64, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 64: about a
+thousand million multiplications forward, enough for a GPU. By default the CPU races the first GPU, CUDA's or, with
+tensorflow-metal, Apple's. With several GPUs, add `--lane gpu:1`. Each lane is a process that sees one device and
+makes its data, model and optimizer there: nothing is copied between devices.
 
-Without a GPU there is one device only, and the race is one thread against all cores within each operation: what
-more hardware of the same kind brings to this step. On a machine with two cores, or a busy one, that is little:
+Without a GPU, one thread races all cores. With two cores, or on a busy machine, the difference is small:
 TensorFlow also runs operations side by side, which `threads` does not limit. Press b: a small batch leaves cores
 idle, and a GPU even more so.
 """
@@ -77,7 +76,7 @@ class DeviceChoice(Scenario):
     )
 
     def data(self):
-        """Make random images and labels: (1024, 32, 32, 3) float32 and (1024,) int64."""
+        """Return (1024, 32, 32, 3) float32 images and (1024,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 32, 32, 3), dtype=np.float32)
         return x, random.integers(10, size=self.examples)

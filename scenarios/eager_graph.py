@@ -1,12 +1,11 @@
 """One training step, eager and under tf.function.
 
 28×28 grey images → Conv2D(16, 3) relu → MaxPooling → Flatten → Dense 10, Adam, a batch of 32. Eagerly, Python
-starts every operation of the forward and the backward pass separately. Under tf.function it starts one graph. The
-difference stays when the step is large (B): TensorFlow rewrites a graph, makes one operation of convolution, bias
-and relu, and skips the gradient of the images, which eager execution computes although it is not used.
+starts every operation separately; under tf.function it starts one graph. Large steps (B) differ, too: in a graph
+TensorFlow makes one operation of convolution, bias and relu, and skips the unused gradient of the images.
 
-`k` has the knobs graph and xla; both change while the lane trains, with its weights kept. Watch the first step
-after xla goes on: that gap is the compilation. On a CPU XLA's convolutions are slower than TensorFlow's own.
+Press k for graph and xla, which change during training. The first step after xla goes on includes the compilation.
+On a CPU XLA's convolutions are slower than TensorFlow's own.
 """
 
 import numpy as np
@@ -59,7 +58,7 @@ class EagerGraph(Scenario):
     )
 
     def data(self):
-        """Make random images and labels: (4096, 28, 28, 1) float32 and (4096,) int64."""
+        """Return (4096, 28, 28, 1) float32 images and (4096,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 28, 28, 1), dtype=np.float32)
         return x, random.integers(10, size=self.examples)

@@ -1,11 +1,10 @@
 """A hundred tiny matrix operations in a step: nearly all of it is overhead.
 
-100 additions, or 100 matrix products, of `size` × `size` matrices one after the other. Nothing is trained. At
-10 × 10 an addition is 100 flops: starting it costs thousands of times more, on a CPU already and more so on a GPU,
-where each is a kernel launch. Inside one tf.function (graph) Python is out of the way; with XLA (k, then xla) the
-additions become one kernel. Raise `size` (k; it restarts the lane) until the arithmetic outweighs the overhead:
-that is where a GPU begins to pay. At 4096 a step of products is 14 trillion flops: minutes on a CPU. A step counts
-as one example.
+100 additions, or 100 matrix products, of `size` × `size` matrices one after the other, without training. A 10 × 10
+addition is 100 flops; starting it costs thousands of times more, and even more on a GPU, as a kernel launch.
+Inside one tf.function (graph) Python is not involved; with XLA (k, then xla) the additions become one kernel.
+Raise `size` (k) until the arithmetic outweighs the overhead and a GPU pays. At 4096 a step of products is 14
+trillion flops: minutes on a CPU. A step counts as one example.
 """
 
 import numpy as np
@@ -61,10 +60,10 @@ class FineGrainedOps(Scenario):
     )
 
     def step(self, model):
-        """Chain the operations, so that none can be skipped."""
+        """Chain the operations, so that TensorFlow skips none."""
         size = self.knob("size")
         random = np.random.default_rng(0)
-        values = random.random((2, size, size), dtype=np.float32) * 2 / size  # products neither grow nor vanish
+        values = random.random((2, size, size), dtype=np.float32) * 2 / size  # keeps the size of products
         start, other = tf.identity(values)  # on the lane's device
         combine = tf.add if self.knob("variant") == "add" else tf.matmul
 

@@ -1,13 +1,12 @@
 """The same step, fed from the host in every step or from a batch that stays on the device.
 
-Examples of 256 KiB → GlobalAveragePooling1D → Dense 10, SGD, a batch of 32: 8 MiB a step, and hardly anything to
-compute with them. `variant=host-feed` makes a new batch in every step, as any pipeline does; `host-batch` makes
-one and keeps it in the host's memory; `device-resident` copies it to the lane's device once.
+Examples of 256 KiB → GlobalAveragePooling1D → Dense 10, SGD, a batch of 32: 8 MiB a step, and hardly any
+arithmetic. `variant=host-feed` makes a new batch in every step, as any pipeline does; `host-batch` keeps one in
+the host's memory; `device-resident` copies it to the lane's device once.
 
-On a GPU lane the step from `host-batch` to `device-resident` is the copy over the bus. A CPU lane has no
-bus, and the two are equal. The extra cost of `host-feed` is gathering the batch in memory. So a slow feed is not
-yet a slow bus. Larger examples (element_kib, which restarts the lane) make all of it worse. Prefetch (p) hides
-the gathering where a core is free for it, but not the copy: it keeps its batches in the host's memory.
+On a GPU lane `host-batch` and `device-resident` differ by the copy over the bus; on a CPU lane they are equal.
+`host-feed` also gathers the batch in memory, so a slow feed need not be a slow bus. Larger examples (element_kib)
+make all of it worse. Prefetch (p) hides the gathering if a core is free, but not the copy.
 """
 
 import itertools
@@ -58,13 +57,13 @@ class HostTransfer(Scenario):
     )
 
     def data(self):
-        """Make random examples of element_kib: (64, 4 * element_kib, 64) float32 and (64,) int64."""
+        """Return (64, 4 * element_kib, 64) float32 examples and (64,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 4 * self.knob("element_kib"), 64), dtype=np.float32)
         return x, random.integers(10, size=self.examples)
 
     def feed(self, batches):
-        """Take every batch, or the first one again and again: as it is, or from the device."""
+        """Return every batch, or repeat the first one, from the host or the device."""
         feed = super().feed(batches)
         if self.knob("variant") == "host-feed":
             return feed
@@ -74,13 +73,13 @@ class HostTransfer(Scenario):
         return itertools.repeat(batch)
 
     def step(self, model):
-        """Train by the usual step; on one device, if that is where the batch is."""
+        """Return the usual step; raises ScenarioError if the batch is on one device of several."""
         if self.knob("variant") == "device-resident" and tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise ScenarioError("variant=device-resident keeps the batch on one device, and this lane has several")
         return super().step(model)
 
     def model(self):
-        """Make the net: 650 parameters, so that reading the batch is most of the step."""
+        """Make the net: 650 parameters, so reading the batch is most of the step."""
         model = tf.keras.Sequential(
             [
                 tf.keras.Input((None, 64)),

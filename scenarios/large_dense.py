@@ -1,8 +1,8 @@
 """The same dense net on 100 times the data: more steps, but no more work in each.
 
-100 features → Dense 128 relu → Dense 10, Adam 1e-3, 100,000 examples, a batch of 32, prefetch auto. More data
-do not make a GPU worth its launches; larger steps do. Press B until the throughput stops rising. Prefetch (p)
-matters little while making a batch is much cheaper than the step that trains on it.
+100 features → Dense 128 relu → Dense 10, Adam 1e-3, 100,000 examples, a batch of 32, prefetch auto. Larger steps
+make a GPU pay, more data does not. Press B until the throughput stops rising. Prefetch (p) matters little while
+making a batch is much cheaper than training on it.
 """
 
 import numpy as np
@@ -55,7 +55,7 @@ class LargeDense(Scenario):
     )
 
     def data(self):
-        """Make random features and labels: (100000, 100) float32 and (100000,) int64."""
+        """Return (100000, 100) float32 features and (100000,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 100), dtype=np.float32)
         return x, random.integers(10, size=self.examples)

@@ -1,14 +1,13 @@
 """Creating small models again and again: Python's work, not the device's.
 
 A step makes one model of 100 features → Dense 128 relu → Dense 10, compiled with Adam 1e-3. Nothing is trained.
-`variant=cold` clears Keras' session and builds the model from its layers, as for the first time; `warm` clones a
-model that is there (`tf.keras.models.clone_model`: the same layers, new random weights).
+`variant=cold` clears Keras' session and builds the model from its layers; `warm` clones an existing model
+(`tf.keras.models.clone_model`: the same layers, new random weights).
 
-The article's "first" is the very first model of a process, which also starts the device and imports what Keras
-loads late. That happens once, so no race can repeat it, and it is over before a lane has warmed up; cold comes as
-near as one can. Either way nearly all of a step is Python on one core: a GPU is not faster, and slower where every
-initializer is a kernel to launch. Raise depth (k; it restarts the lane) and a step takes longer in proportion;
-raise width, and little changes until filling the weights counts. A step counts as one example.
+The article's "first" is the very first model of a process, which also starts the device and loads parts of Keras.
+It is made before a lane has warmed up, so no race can repeat it; cold is closest. Nearly all of a step is Python
+on one core: a GPU is not faster, and slower if every initializer is a kernel launch. Raise depth (k) and a step
+takes longer in proportion; width changes little until filling the weights counts. A step counts as one example.
 """
 
 import itertools
@@ -58,7 +57,7 @@ class ModelCreation(Scenario):
     )
 
     def step(self, model):
-        """Make one model a call, and drop it."""
+        """Return a function that makes one model."""
         prototype = self.build()
 
         numbers = itertools.count(1)
@@ -66,7 +65,7 @@ class ModelCreation(Scenario):
         @runs_in_python
         def clone():
             if next(numbers) % 100 == 0:
-                tf.keras.utils.clear_session(free_memory=False)  # TensorFlow holds on to the clones' weights
+                tf.keras.utils.clear_session(free_memory=False)  # TensorFlow keeps the clones' weights
             self.compile(tf.keras.models.clone_model(prototype))
 
         @runs_in_python
@@ -77,11 +76,11 @@ class ModelCreation(Scenario):
         return clone if self.knob("variant") == "warm" else build
 
     def build(self):
-        """Make the net: 14,218 parameters with a hidden layer of 128."""
+        """Make the net: 14,218 parameters by default."""
         hidden = [tf.keras.layers.Dense(self.knob("width"), activation="relu") for _ in range(self.knob("depth"))]
         output = tf.keras.layers.Dense(10, activation="softmax")
         return tf.keras.Sequential([tf.keras.Input((100,)), *hidden, output])
 
     def compile(self, model):
-        """Compile it as a loop over models does."""
+        """Compile a model."""
         model.compile(tf.keras.optimizers.Adam(1e-3), "sparse_categorical_crossentropy")

@@ -1,13 +1,12 @@
 """A stack of dense layers with one op in the middle that is pinned to the CPU.
 
 256 features → eight layers Dense 256 relu → Dense 10, Adam, a batch of 64. With `variant=pinned` the fourth relu
-runs under `tf.device("CPU:0")`, as an op without a GPU kernel does of itself: TensorFlow places such an op on the
-CPU without a word. `variant=free` leaves all to the placer.
+runs under `tf.device("CPU:0")`, like an op without a GPU kernel, which TensorFlow silently places on the CPU.
+`variant=free` pins nothing.
 
-On a GPU lane the activations then go to the host and back, forwards and backwards, and the GPU is idle
-meanwhile: the step becomes longer by far more than the op takes. Larger batches (B) make the copies larger. On a
-CPU lane nothing moves, and both are equal: a race without a winner, and a check on this program. It lacks the knob
-`xla`, which compiles the step for one device, and has no use for a pin.
+On a GPU lane the activations then go to the host and back, forwards and backwards, while the GPU is idle. Larger
+batches (B) make the copies larger. On a CPU lane both are equal. The knob `xla` is missing, because it compiles
+the step for one device.
 """
 
 import numpy as np
@@ -17,10 +16,10 @@ from tfmon.trainer import Claim, Scenario
 
 
 class PinnedRelu(tf.keras.layers.Layer):
-    """A relu on the CPU, whatever device the rest runs on."""
+    """A relu that always runs on the CPU."""
 
     def call(self, values):
-        """Return the positive values, and 0 for the others."""
+        """Return the relu of the values."""
         with tf.device("CPU:0"):
             return tf.nn.relu(values)
 
@@ -51,13 +50,13 @@ class OpPlacement(Scenario):
     )
 
     def data(self):
-        """Make random features and labels: (4096, 256) float32 and (4096,) int64."""
+        """Return (4096, 256) float32 features and (4096,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 256), dtype=np.float32)
         return x, random.integers(10, size=self.examples)
 
     def model(self):
-        """Make the net: 528,906 parameters, in either variant."""
+        """Make the net: 528,906 parameters."""
         layers = [tf.keras.Input((256,))]
         for number in range(8):
             pinned = number == 3 and self.knob("variant") == "pinned"

@@ -1,14 +1,14 @@
 """A Python loop over NumPy slices with train_on_batch, against tf.data and one tf.function.
 
-784 features → Dense 128 relu → Dense 10, Adam, 10,000 examples, a batch of 32. In `variant=loop` Python cuts a
-batch out of the arrays, has Keras copy it into tensors and train on it, and reads the loss back, all in one
-thread: a GPU is idle in between. In `variant=tf-data` a pipeline makes the batches ahead, the step is one
-call, and the loss is read a few times a second. Both train with the same graph, without XLA: Keras' own
-jit_compile="auto" turns it on beside a GPU. The loss that `train_on_batch` returns is its running mean.
+784 features → Dense 128 relu → Dense 10, Adam, 10,000 examples, a batch of 32. In `variant=loop` one Python thread
+cuts a batch out of the arrays, has Keras train on it, and reads the loss; a GPU is idle in between. In
+`variant=tf-data` a pipeline makes the batches ahead, the step is one call, and the loss is read a few times a
+second. Both train with the same graph without XLA, which Keras' jit_compile="auto" turns on beside a GPU. The loss
+of `train_on_batch` is a running mean.
 
-Cutting a slice is cheap, cheaper than a batch of tf.data's: the loop loses its time in Keras, between the steps.
-On a CPU with few cores that is a tenth or so. It is lost once a step, so large batches (B) hide it. With
-sync_every_step (k) the other variant reads its loss after each step too.
+A slice is cheaper than a batch of tf.data; the loop loses its time in Keras, once a step. On a CPU with few cores
+that is a tenth or so, and less with large batches (B). With sync_every_step (k) the other variant reads its loss
+after each step, too.
 """
 
 import numpy as np
@@ -49,25 +49,25 @@ class PythonFeed(Scenario):
     )
 
     def data(self):
-        """Make random features and labels: (10000, 784) float32 and (10000,) int64; keep them for the loop."""
+        """Return (10000, 784) float32 features and (10000,) int64 labels."""
         random = np.random.default_rng(0)
         self.x = random.random((self.examples, 784), dtype=np.float32)
         self.y = random.integers(10, size=self.examples)
         return self.x, self.y
 
     def feed(self, batches):
-        """Give the batches of tf.data, or slices of the arrays."""
+        """Return batches of tf.data, or slices of the arrays."""
         return self.slices() if self.knob("variant") == "loop" else super().feed(batches)
 
     def slices(self):
-        """Cut full batches out of the arrays, again and again from the front."""
+        """Yield full batches from the arrays without end."""
         size = self.knob("batch_size")
         while True:
             for start in range(0, self.examples - size + 1, size):
                 yield self.x[start : start + size], self.y[start : start + size]
 
     def step(self, model):
-        """Train by `train_on_batch`, or by the usual step."""
+        """Return `train_on_batch`, or the usual step."""
         if self.knob("variant") == "tf-data":
             return super().step(model)
 

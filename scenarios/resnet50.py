@@ -1,12 +1,10 @@
 """ResNet-50 on images of 224 × 224: a model of real size, whose step takes seconds on a CPU.
 
-64 random images of 224 × 224 × 3 → `keras.applications.ResNet50(weights=None)`: 53 convolutions, 25.6 million
-parameters, 1,000 classes, SGD with momentum, a batch of 16. A step is some 370 billion operations: 3 to 10 s on
-two cores.
+64 random images → `keras.applications.ResNet50(weights=None)`: 53 convolutions, 25.6 million parameters, 1,000
+classes, SGD with momentum, a batch of 16. A step is some 370 billion operations: 3 to 10 s on two cores.
 
-A step of seconds is one measurement, and a slice lasts as long as the step. While the first one runs, the verdict
-says how much faster the other lane is at least; three steps of the slower lane give an interval. Press k for
-image_size (it restarts the lane): at 112 a step takes a quarter of the time.
+A slice lasts as long as a step. During the first one, the verdict is a lower bound; three steps of the slower lane
+give an interval. Press k for image_size: at 112 a step takes a quarter of the time.
 """
 
 import numpy as np
@@ -16,8 +14,6 @@ from tfmon.trainer import Claim, Knob, Scenario
 
 
 class ResNet50(Scenario):
-    """The benchmark of image models: a GPU is made for it."""
-
     batch_size = 16
     examples = 64
     knobs = (Knob("image_size", 224, "Height and width of the images.", low=32, high=512),)
@@ -44,7 +40,7 @@ class ResNet50(Scenario):
     )
 
     def data(self):
-        """Make random images and labels: (64, image_size, image_size, 3) float32 and (64,) int64."""
+        """Return (64, image_size, image_size, 3) float32 images and (64,) int64 labels."""
         random, size = np.random.default_rng(0), self.knob("image_size")
         images = random.random((self.examples, size, size, 3), dtype=np.float32)
         return images, random.integers(1_000, size=self.examples)

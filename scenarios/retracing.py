@@ -1,11 +1,11 @@
 """A Python number as an argument of a tf.function: every new value is traced into a graph of its own.
 
-100 features → Dense 128 relu → Dense 10, Adam, a batch of 32. `variant=python-number` hands the number of the step
-to the training function as a Python integer, as a schedule or a log line often does. TensorFlow keeps one graph
-for each value it has seen, so each step builds a new one, and the memory grows. `variant=tensor` hands over the
-same number as a tensor: one graph serves all steps.
+100 features → Dense 128 relu → Dense 10, Adam, a batch of 32. `variant=python-number` passes the number of the
+step to the training function as a Python integer, as a schedule or a log line often does. TensorFlow keeps a graph
+for each value, so each step builds a new one, and the memory grows. `variant=tensor` passes a tensor: one graph
+serves all steps.
 
-The pane says so: the bar is nearly all step, and below it stands which argument made TensorFlow trace again.
+The pane shows which argument made TensorFlow trace again.
 """
 
 import numpy as np
@@ -15,8 +15,6 @@ from tfmon.trainer import Scenario
 
 
 class Retracing(Scenario):
-    """No article's example: the most common reason for a slow tf.function."""
-
     batch_size = 32
     examples = 4_096
     variants = ("python-number", "tensor")
@@ -24,7 +22,7 @@ class Retracing(Scenario):
     without = ("graph", "xla", "mixed_precision")
 
     def data(self):
-        """Make random features and labels: (4096, 100) float32 and (4096,) int64."""
+        """Return (4096, 100) float32 features and (4096,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 100), dtype=np.float32)
         return x, random.integers(10, size=self.examples)
@@ -42,7 +40,7 @@ class Retracing(Scenario):
         return model
 
     def step(self, model):
-        """Count the steps in Python, and hand the count to the function that trains."""
+        """Pass the number of the step, counted in Python, to the training."""
         train = super().step(model)
         as_tensor = self.knob("variant") == "tensor"
 

@@ -1,15 +1,14 @@
 """An LSTM over long sequences: one short step of work after another, with little to do at once.
 
-Sequences of 128 tokens → Embedding(1,000, 32) → LSTM 64 → Dense 2 softmax, Adam, a batch of 32. Every step of
-the LSTM waits for the one before it, so a bigger device is not faster. Only each step's overhead can be saved.
+Sequences of 128 tokens → Embedding(1,000, 32) → LSTM 64 → Dense 2 softmax, Adam, a batch of 32. Every step of the
+LSTM waits for the one before it, so a bigger device is not faster. Only each step's overhead can be saved.
 
-`variant=loop` is a while loop in the graph, as Keras' LSTM is without cuDNN. `unrolled` writes all steps out, 128
-copies of the cell: it runs well, but tracing takes seconds, and longer the longer the sequence. `fused` is one
-kernel for the whole sequence: on a GPU cuDNN's, which Keras selects. The CPU has no cuDNN, and Keras falls
-back to the while loop there without a word; but TensorFlow has BlockLSTM, which this file then uses instead.
+`variant=loop` is a while loop in the graph, as Keras' LSTM is without cuDNN. `unrolled` makes 128 copies of the
+cell: it runs well, but tracing takes seconds. `fused` is one kernel for the whole sequence: on a GPU cuDNN's, on a
+CPU TensorFlow's BlockLSTM, because Keras silently uses the while loop there.
 
-Raise sequence_length (k; it restarts the lane) and every step takes longer in proportion. Press B: the batch is
-the only parallel work there is. It lacks the knob xla: XLA knows neither fused kernel.
+Raise sequence_length (k) and every step takes longer in proportion. Press B: only the batch is parallel work. The
+knob xla is missing: XLA has neither fused kernel.
 """
 
 import numpy as np
@@ -19,10 +18,10 @@ from tfmon.trainer import Claim, Knob, Scenario
 
 
 class BlockLSTM(tf.keras.layers.Layer):
-    """TensorFlow's own fused LSTM: one op forward, one backward, all steps of the sequence inside."""
+    """TensorFlow's fused LSTM: one op for all steps forward, and one backward."""
 
     def __init__(self, units):
-        """Make a layer that returns the last step's output."""
+        """Make a layer that returns the last output."""
         super().__init__()
         self.units = units
 
@@ -32,7 +31,7 @@ class BlockLSTM(tf.keras.layers.Layer):
         self.bias = self.add_weight(shape=(4 * self.units,), initializer="zeros")
 
     def call(self, inputs):
-        """Run all steps; the op wants time in front, and peephole weights, which are 0 here."""
+        """Run all steps. The op needs the time axis first, and peephole weights, here 0."""
         inputs = tf.transpose(inputs, (1, 0, 2))
         length, batch = tf.unstack(tf.shape(inputs, out_type=tf.int64)[:2])
         state, peephole = tf.zeros((batch, self.units)), tf.zeros((self.units,))
@@ -103,13 +102,13 @@ class SequentialRNN(Scenario):
     )
 
     def data(self):
-        """Make random tokens and labels: (1024, sequence_length) int64 and (1024,) int64."""
+        """Return (1024, sequence_length) int64 tokens and (1024,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.integers(1_000, size=(self.examples, self.knob("sequence_length")))
         return x, random.integers(2, size=self.examples)
 
     def model(self):
-        """Make the net: 56,962 parameters, in any variant."""
+        """Make the net: 56,962 parameters."""
         variant = self.knob("variant")
         if variant == "fused" and not tf.config.list_logical_devices("GPU"):
             lstm = BlockLSTM(64)

@@ -1,16 +1,16 @@
 """A pipeline that works 1 ms on every image: the net waits for it, on any device.
 
-64×64×3 images, brightness augmentation, Conv2D(32, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 32,
-no prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, also in a GPU
-lane: `parallel_calls=off` is the serial map and `auto` the parallel one. `variant=in-step` does the same work on
-the whole batch inside the step, on the lane's device; then parallel_calls and cache have nothing to do.
+64×64×3 images, brightness augmentation, Conv2D(32, 3) → MaxPooling → Flatten → Dense 10, Adam, a batch of 32, no
+prefetch. `variant=map` augments in `prepare`, which is mapped over the images on the host's CPU, also in a GPU
+lane: `parallel_calls=off` is the serial map and `auto` the parallel one. `variant=in-step` augments the whole
+batch inside the step, on the lane's device; parallel_calls and cache then have no effect.
 
-The 1 ms is real work in TensorFlow ops: a small sort, repeated a fixed number of times, that holds neither the
-GIL nor more than one core. A `time.sleep`, as in the article, would cost nothing: a mapped function is traced into
-a graph once, and sleeps then and never again. `variant=sleep` shows it.
+The 1 ms is a small sort in TensorFlow ops, repeated a fixed number of times, that uses one core without the GIL.
+The article's `time.sleep` costs nothing (`variant=sleep`): a mapped function is traced into a graph once, and
+sleeps only then.
 
-Watch the input share: with the serial map a lane waits for images most of the time, and a GPU would wait just so.
-Press p for prefetch, and k for the parallel map, the cache, and cpu_cost_ms: lower it until the step is the limit.
+Watch the input share. Press p for prefetch, and k for the other knobs: lower cpu_cost_ms until the step is the
+limit.
 """
 
 import time
@@ -21,24 +21,24 @@ import tensorflow as tf
 from tfmon.trainer import Claim, Knob, Scenario
 
 ROUNDS_PER_MS = 100
-"""Rounds of `toil` that take about 1 ms on a core of 3 GHz. Not measured here: all lanes must do the same work."""
+"""Rounds of `toil` that take about 1 ms on a core of 3 GHz. A constant: all lanes must do the same work."""
 
 
 def shift_brightness(images):
-    """Add a random value to all of an image, or one to each image of a batch."""
+    """Add a random value to an image, or to each image of a batch."""
     shape = tf.concat([tf.shape(images)[:-3], [1, 1, 1]], axis=0)
     return tf.clip_by_value(images + tf.random.uniform(shape, -0.1, 0.1), 0.0, 1.0)
 
 
 def toil(images, rounds):
-    """Sort 512 values of each image again and again, on one core an image; return the images as they were."""
+    """Sort 512 values of each image repeatedly, on one core; return the images unchanged."""
     values = tf.reshape(images, [-1, 64 * 64 * 3])[:, :512]
     _, values = tf.while_loop(
         lambda done, _: done < rounds,
         lambda done, values: (done + 1, tf.sort(tf.reverse(values, [-1]))),
         [0, values],
     )
-    return images + 1e-30 * tf.reduce_min(values)  # below a float's resolution, but TensorFlow cannot drop it
+    return images + 1e-30 * tf.reduce_min(values)  # too small to count, but TensorFlow cannot drop it
 
 
 class SlowPreprocess(Scenario):
@@ -107,17 +107,17 @@ class SlowPreprocess(Scenario):
     )
 
     def data(self):
-        """Make random images and labels: (512, 64, 64, 3) float32 and (512,) int64."""
+        """Return (512, 64, 64, 3) float32 images and (512,) int64 labels."""
         random = np.random.default_rng(0)
         images = random.random((self.examples, 64, 64, 3), dtype=np.float32)
         return images, random.integers(10, size=self.examples)
 
     def rounds(self):
-        """Return how often `toil` is to repeat its work."""
+        """Return the number of rounds of `toil`."""
         return tf.constant(round(self.knob("cpu_cost_ms") * ROUNDS_PER_MS), tf.int32)
 
     def prepare(self, image, label):
-        """Augment one image, if this variant does it here."""
+        """Augment one image, unless the step does it."""
         if self.knob("variant") == "in-step":
             return image, label
         if self.knob("variant") == "sleep":
@@ -128,7 +128,7 @@ class SlowPreprocess(Scenario):
         return toil(shift_brightness(image), self.rounds()), label
 
     def batches(self, examples, batch_size):
-        """Give a step that augments the number of rounds with every batch: the knob is live, the step stays."""
+        """Add the number of rounds to each batch, because the knob is live."""
         batches = super().batches(examples, batch_size)
         if self.knob("variant") != "in-step":
             return batches
@@ -136,7 +136,7 @@ class SlowPreprocess(Scenario):
         return batches.map(lambda images, labels: (images, labels, rounds))
 
     def step(self, model):
-        """Train; in the variant in-step, augment the batch first."""
+        """Return the step, with `variant=in-step` after augmentation."""
         train = super().step(model)
         if self.knob("variant") != "in-step":
             return train

@@ -1,8 +1,8 @@
 """A small dense net on little data, where the GPU has next to nothing to do.
 
-100 features → Dense 128 relu → Dense 10, Adam 1e-3, 1,000 examples, a batch of 10: about 14,000 multiplications
-an example. A step is over before a GPU has launched its kernels, so the CPU wins, and most of its time too goes
-into dispatch. Watch the throughput rise almost in step with the batch (B), on the CPU as well.
+100 features → Dense 128 relu → Dense 10, Adam 1e-3, 1,000 examples, a batch of 10: about 14,000 multiplications an
+example. A step ends before a GPU has launched its kernels, so the CPU wins, although most of its time is dispatch,
+too. Watch the throughput rise almost in step with the batch (B).
 """
 
 import numpy as np
@@ -42,7 +42,7 @@ class SmallDense(Scenario):
     )
 
     def data(self):
-        """Make random features and labels: (1000, 100) float32 and (1000,) int64."""
+        """Return (1000, 100) float32 features and (1000,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, 100), dtype=np.float32)
         return x, random.integers(10, size=self.examples)

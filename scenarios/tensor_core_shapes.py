@@ -1,12 +1,11 @@
 """Dense layers of 1,023 or of 1,024 units: the same work, in shapes that tensor cores like or not.
 
-Features → three layers Dense relu → Dense 10, SGD, a batch of 256; features and units are 1,023 each with
-`variant=1023`, 1,024 with `variant=1024`. The smaller one has 0.2 % less to compute. Tensor cores multiply blocks
-whose sides are multiples of 8 in 16 bits (of 4 in TF32, of 64 for the best kernels); other shapes are padded or
-take slower kernels. A CPU has no such blocks, only vectors of 4 to 16 numbers, and hardly minds.
+Features → three layers Dense relu → Dense 10, SGD, a batch of 256; `variant` is the number of features and units.
+Tensor cores multiply blocks whose sides are multiples of 8 in 16 bits (of 4 in TF32, of 64 for the best kernels);
+other shapes are padded or take slower kernels. A CPU has only vectors of 4 to 16 numbers.
 
-On a GPU, try mixed_precision (k): it should gain much with 1,024, less with 1,023. On a CPU it gains where there
-are 16-bit instructions (bfloat16 doubled the speed of one with AVX512-BF16), and loses elsewhere.
+On a GPU, try mixed_precision (k): it should gain more with 1,024 than with 1,023. On a CPU it gains only with
+16-bit instructions (bfloat16 doubled the speed of one with AVX512-BF16).
 """
 
 import numpy as np
@@ -55,7 +54,7 @@ class TensorCoreShapes(Scenario):
     )
 
     def data(self):
-        """Make random features and labels: (4096, 1023 or 1024) float32 and (4096,) int64."""
+        """Return (4096, 1023 or 1024) float32 features and (4096,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.random((self.examples, int(self.knob("variant"))), dtype=np.float32)
         return x, random.integers(10, size=self.examples)

@@ -1,13 +1,12 @@
 """Thousands of sentences through a convolution, fed by a pipeline that looks up every word.
 
-4,096 texts of 20 to 180 words, of 10,000 in all → ids, padded or cut to 60 → Embedding(10,000, 128) →
-Conv1D(64, 5) → MaxPooling1D(2) → Flatten → Dense 2, Adam, a batch of 64. `prepare` splits a text into words,
-looks up their ids and pads or cuts them; it is mapped over the texts, on the CPU in every lane.
+4,096 texts of 20 to 180 words, of 10,000 in all → ids, padded or cut to 60 → Embedding(10,000, 128) → Conv1D(64,
+5) → MaxPooling1D(2) → Flatten → Dense 2, Adam, a batch of 64. `prepare` makes the ids of a text; it is mapped over
+the texts, on the CPU in every lane.
 
-Without prefetch the step waits until its batch is made, and the pipeline waits while the step trains; with it (p)
-they overlap, which is worth most where both take about as long and a core is free. Press k for the other knobs:
-parallel_calls prepares several texts at once, and cache keeps the ids after the first epoch; then making a batch
-costs next to nothing, and prefetch gains little.
+Without prefetch, step and pipeline wait for each other; with it (p) they overlap, which gains most if both take
+about as long and a core is free. Press k for the other knobs: parallel_calls prepares several texts at once, and
+cache keeps the ids after the first epoch; then prefetch gains little.
 """
 
 import numpy as np
@@ -54,20 +53,22 @@ class TextConv(Scenario):
     )
 
     def data(self):
-        """Make texts of random words: (4096,) strings and (4096,) int64 labels."""
+        """Return (4096,) strings of random words and (4096,) int64 labels."""
         random = np.random.default_rng(0)
-        words = [f"word{number}" for number in range(10_000 - 2)]  # ids 0 and 1: padding, and unknown words
-        self.vectorizer = tf.keras.layers.TextVectorization(output_sequence_length=60, vocabulary=words)
+        vocabulary = [f"word{number}" for number in range(10_000 - 2)]  # ids 0 and 1: padding, and unknown words
+        self.vectorizer = tf.keras.layers.TextVectorization(output_sequence_length=60, vocabulary=vocabulary)
         lengths = random.integers(20, 181, size=self.examples)
-        texts = [" ".join(words[i] for i in random.integers(len(words), size=length)) for length in lengths]
+        texts = [
+            " ".join(vocabulary[i] for i in random.integers(len(vocabulary), size=length)) for length in lengths
+        ]
         return np.array(texts, dtype=object), random.integers(2, size=self.examples)
 
     def prepare(self, text, label):
-        """Split one text, look up its words, and pad or cut it to 60 ids."""
+        """Return the 60 ids of one text."""
         return self.vectorizer(text), label
 
     def model(self):
-        """Make the net: 1,324,610 parameters, of which 1,280,000 are the embedding's."""
+        """Make the net: 1,324,610 parameters, 1,280,000 of them in the embedding."""
         model = tf.keras.Sequential(
             [
                 tf.keras.Input((60,), dtype="int64"),

@@ -1,13 +1,13 @@
 """Four short sentences and a tiny text net: string work first, then hardly any arithmetic.
 
-TextVectorization (1,000 tokens, 10 words) → Embedding 64 → GlobalAveragePooling1D → Dense 2 softmax, Adam, a
-batch of 8. Splitting and looking up words has CPU kernels only, in every lane. `variant=in-model` does it
-inside the step: on a GPU lane TensorFlow silently puts these ops on the CPU and copies the ids over in every step.
-`variant=in-tf-data` does it in the pipeline, sentence by sentence, and the cache keeps the ids.
+TextVectorization (1,000 tokens, 10 words) → Embedding 64 → GlobalAveragePooling1D → Dense 2 softmax, Adam, a batch
+of 8. Splitting and looking up words has CPU kernels only. `variant=in-model` does it inside the step: on a GPU
+lane TensorFlow silently uses the CPU for it and copies the ids in every step. `variant=in-tf-data` does it in the
+pipeline, sentence by sentence, and the cache keeps the ids.
 
-Expect the pipeline to win by little, and to lose as soon as the cache is off (k): one call for a batch is cheaper
-than one a sentence. Expect the GPU to lose to the CPU, and the throughput to rise almost in step with the batch
-(B): at 8 sentences all is dispatch. It lacks the knob `xla`, which refuses string ops.
+Expect the pipeline to win by little, and to lose without the cache (k): one call for a batch is cheaper than one a
+sentence. Expect the GPU to lose to the CPU, and the throughput to rise almost in step with the batch (B): at 8
+sentences all is dispatch. The knob `xla` is missing, because it refuses string ops.
 """
 
 import numpy as np
@@ -63,7 +63,7 @@ class TextTiny(Scenario):
     )
 
     def data(self):
-        """Repeat four sentences: (1024,) strings and (1024,) int64 labels, 1 for praise."""
+        """Return (1024,) strings and (1024,) int64 labels, 1 for praise."""
         sentences = ["I love this film", "what a great day", "I did not like it", "this was a waste of time"]
         self.vectorizer = tf.keras.layers.TextVectorization(1_000, output_sequence_length=10)
         self.vectorizer.adapt(sentences)
@@ -71,11 +71,11 @@ class TextTiny(Scenario):
         return np.array(sentences * repeats), np.array([1, 1, 0, 0] * repeats)
 
     def prepare(self, sentence, label):
-        """Make 10 ids of a sentence, if this variant does it here."""
+        """Make 10 ids of a sentence, unless the model does it."""
         return (sentence if self.knob("variant") == "in-model" else self.vectorizer(sentence)), label
 
     def model(self):
-        """Make the net, with or without the vectoriser in front: 64,130 parameters."""
+        """Make the net: 64,130 parameters."""
         in_model = self.knob("variant") == "in-model"
         front = [tf.keras.Input((), dtype="string"), self.vectorizer] if in_model else [tf.keras.Input((10,))]
         model = tf.keras.Sequential(

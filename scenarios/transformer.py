@@ -1,12 +1,11 @@
 """Six transformer blocks over 256 tokens, as in a small BERT: a step takes seconds on a CPU.
 
-128 random texts of 256 tokens → Embedding(8,000, 384) → 6 × (attention with 6 heads, then Dense 1,536 and Dense
-384, each with layer normalization and a way around it) → mean → Dense 2, Adam, a batch of 32. A step is some 600
-billion operations: 3 to 15 s on two cores.
+128 random texts → Embedding(8,000, 384) → 6 × (attention with 6 heads, then Dense 1,536 and Dense 384, each with
+layer normalization and a residual connection) → mean → Dense 2, Adam, a batch of 32. A step is some 600 billion
+operations: 3 to 15 s on two cores.
 
-Almost all of it is large products of matrices, so what counts is how many the device does at once. Press k for
-sequence_length (it restarts the lane): attention compares each token with each other one, so twice the length
-takes more than twice the time.
+Almost all of it is large products of matrices, which need a parallel device. Press k for sequence_length:
+attention compares each token with each other one, so twice the length takes more than twice the time.
 """
 
 import numpy as np
@@ -18,20 +17,18 @@ WORDS, WIDTH, HEADS = 8_000, 384, 6
 
 
 class Positions(tf.keras.layers.Layer):
-    """Adds a learned vector for each place in the text."""
+    """Adds a learned vector for each position in the text."""
 
     def build(self, shape):
-        """Make the weights: one row for each place."""
-        self.places = self.add_weight(shape=shape[1:], initializer="random_normal")
+        """Make one row of weights for each position."""
+        self.positions = self.add_weight(shape=shape[1:], initializer="random_normal")
 
     def call(self, inputs):
-        """Return the inputs with their places."""
-        return inputs + self.places
+        """Return the inputs plus their positions."""
+        return inputs + self.positions
 
 
 class Transformer(Scenario):
-    """The benchmark of language models: large products of matrices."""
-
     batch_size = 32
     examples = 128
     knobs = (
@@ -61,13 +58,13 @@ class Transformer(Scenario):
     )
 
     def data(self):
-        """Make random tokens and labels: (128, sequence_length) int64 and (128,) int64."""
+        """Return (128, sequence_length) int64 tokens and (128,) int64 labels."""
         random = np.random.default_rng(0)
         x = random.integers(WORDS, size=(self.examples, self.knob("sequence_length")))
         return x, random.integers(2, size=self.examples)
 
     def model(self):
-        """Make the net: some 13.8 million parameters, of which 3.1 million are the embedding's."""
+        """Make the net: some 13.8 million parameters, 3.1 million of them in the embedding."""
         layers = tf.keras.layers
         tokens = tf.keras.Input((self.knob("sequence_length"),), dtype="int64")
         x = Positions()(layers.Embedding(WORDS, WIDTH)(tokens))

@@ -9,14 +9,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["support.lanes", "support.sshd"]
+pytest_plugins = ["support.lanes", "support.nvml", "support.sshd"]
 
 # Properties have no deadline, because the machine may be busy. The examples are the same each time, so that a
 # result does not depend on chance.
@@ -88,6 +88,20 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     GUARD.markers, found = None, GUARD.found
     if found:
         pytest.fail(f"it {found[0]}", pytrace=False)
+
+
+@pytest.fixture
+def put(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a file below `tmp_path`."""
+
+    def write(path: str, text: str, mode: int = 0o644) -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        file.chmod(mode)
+        return file
+
+    return write
 
 
 def end_runs() -> None:

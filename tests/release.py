@@ -82,16 +82,13 @@ def check_wheel(wheel: Path, root: Path) -> Iterator[str]:
     wanted = {name for name in wanted if "__pycache__" not in name and not name.endswith(".pyc")}
     yield from (f"the wheel has no {name}" for name in sorted(wanted - names))
     extra = {name for name in names if ".dist-info/" not in name} - wanted
-    yield from (f"the wheel has {name}, which does not belong there" for name in sorted(extra) if _strange(name))
+    strange = [name for name in sorted(extra) if not name.startswith("tfmon/") or "__pycache__" in name]
+    yield from (f"the wheel has {name}, which does not belong there" for name in strange)
     if not any(name.endswith(f"licenses/{LICENSE}") for name in names):
         yield f"the wheel has no {LICENSE}"
     for entry in ("tfmon = tfmon.__main__:run", "tfmon = tfmon.pytest_plugin"):
         if entry not in entries:
             yield f"the wheel has no entry point {entry}"
-
-
-def _strange(name: str) -> bool:
-    return not name.startswith("tfmon/") or "__pycache__" in name
 
 
 def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
@@ -104,7 +101,7 @@ def check_sdist(sdist: Path, root: Path) -> Iterator[str]:
 
 
 def check_description(wheel: Path) -> Iterator[str]:
-    """Yield the problems of the long description that the package index shows."""
+    """Yield the problems of the long description for the package index, and of twine if it is installed."""
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata: Message = Parser().parsestr(archive.read(name).decode("utf-8"))
@@ -115,11 +112,6 @@ def check_description(wheel: Path) -> Iterator[str]:
         yield "the long description does not begin with the name"
     if len(metadata["Summary"] or "") not in range(20, 513):
         yield "the summary has no 20 to 512 characters"
-    yield from _rendered(wheel)
-
-
-def _rendered(wheel: Path) -> Iterator[str]:
-    """Yield the objections of twine, if it is installed."""
     command = (sys.executable, "-m", "twine", "check", "--strict", str(wheel))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "No module named twine" not in done.stderr:

@@ -3,8 +3,6 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tfmon import units
 from tfmon.model.readings import Missing
@@ -41,11 +39,6 @@ WRITTEN = {
 @pytest.mark.parametrize("write", WRITTEN, ids=lambda write: write.__name__)
 def test_decimals_and_units_change_where_rounding_says(write):
     assert {value: write(value) for value in WRITTEN[write]} == WRITTEN[write]
-
-
-@given(st.floats(0.01, 99e9))
-def test_a_short_count_has_at_most_five_characters(value):
-    assert len(units.short_count(value)) <= 5
 
 
 def test_a_value_that_is_missing_says_why():

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 import venv
-import zipfile
 from pathlib import Path
 
 import click
@@ -79,23 +78,6 @@ def test_what_a_release_must_have_is_there(built):
     assert [*release.check_version(version, wheel.name, f"# Changelog\n\n## {version} (2026-01-31)\n")] == []
 
 
-def test_what_a_release_lacks_is_named(built, tmp_path):
-    wheel, version = built[0], release.declared(ROOT)
-    said = [*release.check_version(version, "tfmon-9-py3-none-any.whl", "## Unreleased\n")]
-    assert said[0].startswith("the wheel is tfmon-9") and "'Unreleased'" in said[1]
-    assert "has no date" in next(release.check_version(version, wheel.name, f"## {version}\n"))
-    poor = tmp_path / wheel.name
-    with zipfile.ZipFile(wheel) as full, zipfile.ZipFile(poor, "w") as less:
-        for name in full.namelist():
-            if name != "tfmon/py.typed" and not name.endswith("entry_points.txt"):
-                less.writestr(name, full.read(name))
-        less.writestr("tests/odd.py", "")
-    said = [*release.check_wheel(poor, ROOT)]
-    assert "the wheel has no tfmon/py.typed" in said
-    assert "the wheel has tests/odd.py, which does not belong there" in said
-    assert "the wheel has no entry point tfmon = tfmon.pytest_plugin" in said
-
-
 def test_recordings_are_shown_without_tensorflow(installed, tmp_path):
     """The packages that the manual names for this are enough: TensorFlow is not among them."""
     line = re.search(
@@ -116,10 +98,7 @@ def test_recordings_are_shown_without_tensorflow(installed, tmp_path):
     )
     printed = run(installed / "python", "-c", code, cwd=tmp_path)
     page = (ROOT / "docs" / "index.md").read_text()
-    shown = [line.strip() for line in code_blocks(page, "")[-1].splitlines()]
-    assert shown and [line for line in shown if not re.search(pattern_of(line), printed)] == []
-
-
-def pattern_of(line: str) -> str:
-    """Return a pattern for a line of output that may have other numbers and another reason for a missing value."""
-    return re.sub(r"\d+", r"\\d+", re.escape(line.split(": no ")[0]))
+    # The numbers may be others, and so may the reason for a missing value.
+    lines = [re.escape(line.strip().split(": no ")[0]) for line in code_blocks(page, "")[-1].splitlines()]
+    patterns = [re.sub(r"\d+", r"\\d+", line) for line in lines]
+    assert patterns and [line for line in patterns if not re.search(line, printed)] == []

@@ -1,7 +1,7 @@
 """tfmon races TensorFlow training on the CPU and the GPU, live in a terminal, and says which is faster and why.
 
-This module imports nothing: training children load the package in any interpreter with TensorFlow. Names that it
-offers to Python are loaded when they are first used.
+This module imports nothing: training children load the package in any interpreter with TensorFlow. Public names
+are loaded at their first use.
 """
 
 __all__ = [
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfmon.api.watch import Watch, watch
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.version import __version__ as __version__
-else:  # a type checker is to see no more names than there are
+else:  # hides `__getattr__` from type checkers
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -35,7 +35,7 @@ else:  # a type checker is to see no more names than there are
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Add `%%tfmon` to IPython, as `%load_ext tfmon` asks."""
+    """Add `%%tfmon` to IPython for `%load_ext tfmon`."""
     from tfmon.api.watch import add_magic
 
     add_magic(shell)

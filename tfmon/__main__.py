@@ -7,8 +7,8 @@ INTERRUPTED = 130
 
 
 def run() -> None:
-    """Run the command line. Ctrl+C ends it without a traceback even while it is loading."""
-    # Before the folders of PYTHONPATH and `python -m`, whose modules may have names of the standard library.
+    """Run the command line. Ctrl+C ends the program without a traceback."""
+    # The standard library comes before PYTHONPATH, whose modules may have the same names.
     library = os.path.dirname(os.__file__)
     sys.path.sort(key=lambda entry: not entry.startswith(library) or "-packages" in entry)
     try:
@@ -22,7 +22,7 @@ def run() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except RuntimeError as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 makes this of one in a `__set_name__`
+        if isinstance(error.__cause__, KeyboardInterrupt):  # from a `__set_name__` in Python 3.11
             sys.exit(INTERRUPTED)
         raise
 

@@ -1,4 +1,4 @@
-"""Finds scenarios and parses their info. No scenario is imported, so that no code runs."""
+"""Finds scenarios and parses their facts, without running their code."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
 
 @dataclass(frozen=True, slots=True)
 class ScenarioInfo:
-    """A scenario's facts, without running it."""
+    """The facts about a scenario."""
 
     name: str
     path: Path
     origin: str
-    """Such as "built-in"."""
     title: str
     """First line of the docstring."""
     doc: str = ""
@@ -40,7 +39,7 @@ class ScenarioInfo:
     contrast: tuple[str, ...] = ()
     """Lanes of a race without a GPU."""
     examples: int | None = None
-    """`None` if the file does not state it."""
+    """Number of examples, or `None` if unknown."""
     claims: tuple[Claim, ...] = ()
     command: tuple[str, ...] = ()
     """The user's command instead of a scenario."""
@@ -57,14 +56,14 @@ def built_in_folder() -> Path:
 
 
 def own_folder() -> Path:
-    """Return the user's own folder of scenarios."""
+    """Return the user's folder of scenarios."""
     from platformdirs import user_config_path
 
     return user_config_path("tfmon") / "scenarios"
 
 
 def list_scenarios() -> list[ScenarioInfo]:
-    """Return all readable scenarios, by origin; the first of a name counts, as for `race`."""
+    """Return all readable scenarios. The first scenario of a name counts, as for `race`."""
     infos: dict[str, ScenarioInfo] = {}
     for origin, path in _candidates():
         with contextlib.suppress(UsageError):
@@ -86,12 +85,12 @@ def find_scenario(name: str) -> ScenarioInfo:
     names = [info.name for info in list_scenarios()]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names)}"
-    own = name if re.fullmatch(r"\w[\w-]*", name) else "mine"
-    raise UsageError(f"there is no scenario {name!r}", f"{hint}; a file of your own: ./{own}.py")
+    stem = name if re.fullmatch(r"\w[\w-]*", name) else "mine"
+    raise UsageError(f"there is no scenario {name!r}", f"{hint}; a file of your own: ./{stem}.py")
 
 
 def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
-    """Return the info of a user's command; raises UsageError without its program."""
+    """Return the info of a user's command; raises UsageError."""
     if shutil.which(argv[0]) is None:
         hint = "name the program first, as in: tfmon race -- python train.py"
         if argv[0].endswith(".py"):
@@ -102,11 +101,10 @@ def command_scenario(argv: tuple[str, ...]) -> ScenarioInfo:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Entry points are located, not imported."""
     for origin, folder in (("built-in", built_in_folder()), (f"yours ({own_folder()})", own_folder())):
         for path in sorted(folder.glob("[!_]*.py")):
             yield origin, path
-    from importlib.metadata import entry_points  # late: it loads what reads e-mails
+    from importlib.metadata import entry_points  # late: slow to load
 
     for entry in sorted(entry_points(group="tfmon.scenarios"), key=lambda entry: entry.name):
         if entry.dist is not None:
@@ -151,7 +149,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
         contrast=values.get("contrast", ("prefetch=off", "prefetch=auto")),
         examples=values.get("examples"),
         claims=tuple(
-            replace(one, source=one.source or values.get("source", "")) for one in values.get("claims", ())
+            replace(claim, source=claim.source or values.get("source", "")) for claim in values.get("claims", ())
         ),
     )
 
@@ -159,7 +157,7 @@ def read_scenario(path: Path, origin: str) -> ScenarioInfo:
 def _holds(question: Callable[[], bool]) -> bool:
     try:
         return question()
-    except OSError:  # too long a name, a forbidden folder
+    except OSError:  # a name that is too long, a forbidden folder
         return False
 
 
@@ -207,7 +205,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         lambda value: value is None or (type(value) is int and value > 0),
     ),
 }
-"""In words and as a check. `Knob` checks its defaults itself."""
+"""A description of the allowed values, and a check."""
 
 
 def _is_tuple_of(value: object, kind: type) -> bool:
@@ -241,7 +239,7 @@ def _knobs(values: Mapping[str, Any], methods: Collection[str], path: Path) -> t
         offered = [*INPUT, *offered]
     variants = values.get("variants", ())
     if variants:
-        # Variants that the contrast compares do the same work; others may do other work.
+        # Only variants in the contrast do the same work for certain.
         sides = [word.strip() for side in values.get("contrast", ()) for word in side.split(",")]
         same = tuple(word.removeprefix("variant=") for word in sides if word.startswith("variant="))
         offered.append(replace(VARIANT, default=variants[0], choices=variants, remedies=same))

@@ -1,4 +1,4 @@
-"""Errors that the user can do something about, and the exit codes."""
+"""Errors that a user can mend, and the exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flag(name: str) -> str:
 
 
 class TfmonError(Exception):
-    """A problem in one line, with a hint that says what to do about it; a command leaves with `exit_code`."""
+    """A problem in one line, with a hint and the exit code of the command."""
 
     exit_code = EXIT_USAGE
 
@@ -40,9 +40,9 @@ class TfmonError(Exception):
         self.message = message
         """The problem, and the allowed values."""
         self.hint = hint
-        """What to do about it; may be empty."""
+        """What to do about the problem. May be empty."""
         self.options = options
-        """The options whose flags are in the text. A Python caller gets the names of the arguments instead."""
+        """The options whose flags are in the text, see `use_arguments`."""
 
     def use_arguments(self) -> None:
         """Replace the flags by a Python caller's arguments."""
@@ -76,12 +76,12 @@ class UsageError(TfmonError):
 
 
 class DeviceAbsentError(TfmonError):
-    """A device that a lane names is not there."""
+    """The device of a lane does not exist."""
 
     exit_code = EXIT_DEVICE_ABSENT
 
 
 class GpusBusyError(TfmonError):
-    """Others use every GPU that a race could have, for longer than it was to wait."""
+    """Others use every suitable GPU for longer than the race waits."""
 
     exit_code = EXIT_BUSY

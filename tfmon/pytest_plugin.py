@@ -1,6 +1,6 @@
-"""A fixture for pytest: `tfmon_race` races in a test, and holds the result against a baseline.
+"""A fixture for pytest: `tfmon_race` races in a test, and compares the result with a baseline.
 
-pytest loads this module wherever tfmon is installed, so it imports nothing else before a test asks for a race.
+pytest always loads this module, so it imports tfmon only in a race.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class Racer:
-    """The value of the fixture `tfmon_race`: call it to race."""
+    """The value of the fixture `tfmon_race`, which races when called."""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
 
     def __call__(self, *args: Any, **options: Any) -> RaceResult:  # noqa: ANN401 - those of tfmon.race
-        """Race as `tfmon.race` does, by default without a recording; the table is shown where the test fails.
+        """Race as `tfmon.race` does, by default without a recording. A failed test shows the table.
 
-        A test whose GPU is not there is skipped, and one whose lane fails has failed. The relative path of a
-        scenario starts at the folder of the test.
+        Without the GPU, the test is skipped. If a lane fails, the test fails. A relative path of a scenario starts
+        at the folder of the test.
         """
         import tfmon
         from tfmon.errors import DeviceAbsentError
@@ -56,14 +56,14 @@ class Racer:
         return result
 
     def hold(self, result: RaceResult, baseline: str | os.PathLike[str], *, slower_than: float = 0.05) -> None:
-        """Fail the test where a lane is slower than in a baseline, and skip it where that cannot be told.
+        """Fail the test if a lane is slower than in a baseline, and skip the test if that is unknown.
 
         With `--tfmon-save` the result becomes the baseline.
 
         Args:
             result: The race.
-            baseline: The file of its JSON result; a relative path starts at the folder of the test.
-            slower_than: A lane is slower when its throughput fell by more than this share.
+            baseline: The file of a JSON result. A relative path starts at the folder of the test.
+            slower_than: A lane is slower if the throughput fell by more than this share.
         """
         import tfmon
 

@@ -8,7 +8,7 @@ Call `step` at the end of each step. The loss may be a tensor; it is read a few 
         loss = train_step(x, y)
         report.step(examples=len(x), loss=loss)
 
-To measure the wait for input apart from the step, iterate over `input(dataset)`, or mark the wait:
+To measure the wait for input separately, iterate over `input(dataset)`, or mark the wait:
 
     for x, y in report.input(dataset):
         with report.step(examples=len(x)) as step:
@@ -45,7 +45,7 @@ Value = TypeVar("Value", int, float, str, bool)
 _first: Step | None = None
 _last: Step | None = None
 _input_ns = 0
-_told = False
+_reported_unknown = False
 
 
 class Step:
@@ -61,12 +61,12 @@ class Step:
         self._began_ns = self._call_ns = 0
 
     def __enter__(self) -> Step:
-        """Begin the step, as soon as the monitor lets this lane train."""
+        """Begin the step when this lane may train."""
         global _input_ns  # noqa: PLW0603 - state of the process
         if self._lane is not None:
             self.entered = True
             with _guard():
-                if self._lane.begin_step():  # the window began after a pause, so the wait before it does not count
+                if self._lane.begin_step():  # a wait before the pause does not count
                     _input_ns = 0
             self._began_ns = _now_ns()
         return self
@@ -92,46 +92,46 @@ class _Input:
 
 
 class _Timed:
-    """Batches whose iteration is timed, and the beginning of it; all else is their own."""
+    """A proxy of batches that times the iteration."""
 
-    __slots__ = ("_own",)
+    __slots__ = ("_tfmon_batches",)
 
-    def __init__(self, own: Any) -> None:
-        object.__setattr__(self, "_own", own)
+    def __init__(self, batches: Any) -> None:
+        object.__setattr__(self, "_tfmon_batches", batches)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return type(object.__getattribute__(self, "_own"))
+        return type(object.__getattribute__(self, "_tfmon_batches"))
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "_own"), name)
+        return getattr(object.__getattribute__(self, "_tfmon_batches"), name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._own, name, value)
+        setattr(self._tfmon_batches, name, value)
 
     def __iter__(self) -> Iterator[Any]:
         with _Input():
-            iterator = iter(self._own)
-        return cast("Iterator[Any]", self if iterator is self._own else _timed(iterator))
+            iterator = iter(self._tfmon_batches)
+        return cast("Iterator[Any]", self if iterator is self._tfmon_batches else _timed(iterator))
 
     def __len__(self) -> int:
-        return len(self._own)
+        return len(self._tfmon_batches)
 
     def __bool__(self) -> bool:
-        return bool(self._own)
+        return bool(self._tfmon_batches)
 
     def __getitem__(self, key: Any) -> Any:
-        return self._own[key]
+        return self._tfmon_batches[key]
 
 
 class _TimedIterator(_Timed):
-    """The same of an iterator."""
+    """A proxy of an iterator."""
 
     __slots__ = ()
 
     def __next__(self) -> Any:
         with _Input():
-            return next(self._own)
+            return next(self._tfmon_batches)
 
 
 def _timed(batches: Any) -> _Timed:
@@ -230,11 +230,11 @@ def _lane_step(examples: int, loss: object) -> Step:
     from tfmon.hooks.script_process import process
 
     if not process.steps.off:
-        install.let_report()
+        install.stop_watching()
     lane = process.join()
-    if lane is None or not lane.claims_thread():  # another process, or another thread, is the lane
+    if lane is None or not lane.claims_thread():
         return Step(examples, loss)
-    # It is open whether a `with` follows, so this does the same as the call before.
+    # A `with` may follow, so assume the usage of the previous call.
     before, _last = _last, Step(_known(lane, examples), loss, lane)
     if before is None or before._lane is not lane:
         _first = _last
@@ -248,7 +248,7 @@ def _lane_step(examples: int, loss: object) -> Step:
 
 
 def _count_first() -> None:
-    """Count the first step, whose time is unknown because a `with` block could follow."""
+    """Count the first step, whose duration is unknown."""
     global _first
     first, _first = _first, None
     if first is not None and first._lane is not None and not first.entered:
@@ -256,18 +256,18 @@ def _count_first() -> None:
 
 
 def _loss_of(step: Step) -> object:
-    detach = getattr(step.loss, "detach", None)  # PyTorch: the loss without its graph
+    detach = getattr(step.loss, "detach", None)
     return step.loss if detach is None else detach()
 
 
 def _known(lane: Lane, examples: Any) -> int:
-    global _told  # noqa: PLW0603 - state of the process
+    global _reported_unknown  # noqa: PLW0603 - state of the process
     try:
         return _checked(examples)
     except ValueError as error:
-        if not _told:
+        if not _reported_unknown:
             lane.cannot_know("examples", str(error))
-        _told = True
+        _reported_unknown = True
         return 0
 
 

@@ -111,7 +111,7 @@ def rates(low: float, high: float) -> str:
 def measured(measured_s: float, ran_s: float, shares: Mapping[str, float]) -> str:
     """Write the measured time: measured for 12 s of 15 s.
 
-    `shares` are the discarded shares of `ran_s`. The whole is omitted unless it is the measured time and these.
+    `shares` are the discarded shares of `ran_s`. The whole is omitted if the parts do not add up to it.
     """
     text, whole = seconds(measured_s), seconds(ran_s)
     is_part = text == seconds(ran_s * (1 - sum(shares.values())))

@@ -18,25 +18,14 @@ PARTS = (
 )
 
 
-def lane(*, last: bool = True, ended_ns: int | None = 20 * S) -> LaneState:
-    end = LaneEnded(lane="cpu", at_ns=ended_ns, exit_code=0, signal=None, requested=False) if ended_ns else None
-    return LaneState(
-        LaneSpec("cpu"),
-        process=ProcessInfo(started_ns=8 * S),
-        end=LaneEnd(event=end),
-        account=Accounted(at_ns=18 * S, parts=PARTS, last=last),
-    )
-
-
-def test_the_lines_have_the_groups_and_their_large_parts_with_the_lines_of_the_user():
-    lines = list(account_lines(account_of(lane())))
+def test_the_parts_have_shares_and_the_time_of_other_lanes_turns_is_in_no_denominator():
+    end = LaneEnd(event=LaneEnded(lane="cpu", at_ns=20 * S, exit_code=0, signal=None, requested=False))
+    account = Accounted(at_ns=18 * S, parts=PARTS, last=True)
+    state = LaneState(LaneSpec("cpu"), process=ProcessInfo(started_ns=8 * S), end=end, account=account)
+    lines = list(account_lines(account_of(state)))
     assert lines[0] == ("the run", "12.0 s", "100 %", "")
     assert ("before the first step", "6.0 s", "50 %", "") in lines
     assert ("· adapting layers", "6.0 s", "50 %", "train.py:3 `adapt(x)`") in lines
-
-
-def test_the_time_of_other_lanes_turns_has_no_share_and_is_in_no_denominator():
-    state = lane()
     parts = (*PARTS, TimePart(SUSPENDED, "", "", 4 * S))
     account = account_of(replace(state, account=replace(state.account, at_ns=22 * S, parts=parts)))
     lines = list(account_lines(account))

@@ -29,14 +29,6 @@ def trains(demo: Demo, lane: str, line: int) -> None:
     demo.session.accept(StepDescribed(lane=lane, at_ns=demo.clock(), text=text))
 
 
-def script_at(*lines: int) -> Demo:
-    """Return a race whose lanes train in these lines of a script."""
-    demo = Demo(mode=TURNS).go()
-    for name, line in zip(demo.names, lines, strict=True):
-        trains(demo, name, line)
-    return demo
-
-
 class TestChanges:
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     @pytest.mark.parametrize("wobble", [0.02, 0.1, 0.3])
@@ -88,16 +80,18 @@ class TestChanges:
 
 
 def test_lanes_of_a_script_are_compared_in_the_same_phase_of_it_alone():
-    demo = script_at(7, 7)
+    demo = Demo(mode=TURNS).go()
+    for name in demo.names:
+        trains(demo, name, 7)
     demo.race(9, SPEEDS)
     trains(demo, "cpu", 9)
     demo.race(9, (90_000, SPEEDS[1]))
     apart = of(demo)
     where = "(C at train.py:9, G at train.py:7)"
-    assert apart.verdict.text == f"no verdict yet: the lanes are in different phases of the script {where}"
+    assert apart.verdict.answer == f"no verdict yet: the lanes are in different phases of the script {where}"
     assert apart.earlier.startswith("until C went on to train.py:9 at 0:09: cpu is 3.2× faster than gpu:0")
     assert re.fullmatch(r"7 \d{3} → (89|90) \d{3}", summarise(apart).history[-1].cells(2)[2])
-    assert verdict_lines(apart, Display(), 120, 1)[0][-1][0] == apart.verdict.text
+    assert verdict_lines(apart, Display(), 120, 1)[0][-1][0].strip() == apart.verdict.answer
     trains(demo, "gpu:0", 9)
     demo.race(9, (90_000, 80_000))
     assert of(demo).verdict.interval.low < 9 / 8 < of(demo).verdict.interval.high < 1.5

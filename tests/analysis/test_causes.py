@@ -20,20 +20,15 @@ def seen(cause: str = "retrace_value", place: str = "train.py:7 `def step(x, n):
     return CauseSeen(at_ns=9, cause=cause, place=place, **{"of_ns": 10 * SECOND, **more})
 
 
-def test_the_costliest_is_first_and_has_its_figures_and_its_line():
-    first, second = causes_of(lane("cpu", seen(), seen("retrace_shape", cost_ns=4 * SECOND)))
+def test_the_costliest_is_first_and_has_its_newest_figures_and_its_line():
+    first, second = causes_of(lane("cpu", seen(count=3), seen(), seen("retrace_shape", cost_ns=4 * SECOND)))
     assert (first.id, first.share_pct, second.cost_s) == ("retrace_shape", 40.0, 2.0)
     assert second.text == (
-        "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time; mending it "
-        "gives back about 2.0 s, 20 % (train.py:7 `def step(x, n):`)"
+        "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time; fixing it "
+        "saves about 2.0 s, 20 % (train.py:7 `def step(x, n):`)"
     )
     assert second.brief == "a Python number retraces step (train.py:7, 20 %)"
     assert "tf.constant" in second.code[0]
-
-
-def test_the_newest_figures_of_a_place_replace_those_before():
-    (one,) = causes_of(lane("cpu", seen(count=3), seen(count=5)))
-    assert one.count == 5
 
 
 @pytest.mark.parametrize(
@@ -44,10 +39,8 @@ def test_what_takes_little_or_is_not_known_or_cannot_be_changed_is_not_told(one)
 
 
 def test_a_child_that_observes_too_much_does_not_fill_the_memory():
-    state = lane("cpu", *(seen(place=f"train.py:{number}") for number in range(3 * MOST_CAUSES)))
-    assert len(state.script.causes) == MOST_CAUSES and state.script.causes[-1].place.endswith(
-        f":{3 * MOST_CAUSES - 1}"
-    )
+    causes = lane("cpu", *(seen(place=f"train.py:{n}") for n in range(3 * MOST_CAUSES))).script.causes
+    assert (len(causes), causes[-1].place) == (MOST_CAUSES, f"train.py:{3 * MOST_CAUSES - 1}")
 
 
 def test_a_cause_whose_remedy_is_in_effect_is_told_no_more():
@@ -60,21 +53,14 @@ def test_a_cause_whose_remedy_is_in_effect_is_told_no_more():
 
 
 def test_a_cause_has_the_time_that_its_change_gives_back_as_a_share():
-    dropped = seen(
-        "input_dropped",
-        subject="skip(300)",
-        of_ns=20 * SECOND,
-        figures={"of_input": 0.4, "gain": 0.5, "wasted": 0.6},
-    )
+    figures = {"of_input": 0.4, "gain": 0.5, "wasted": 0.6}
+    dropped = seen("input_dropped", subject="skip(300)", of_ns=20 * SECOND, figures=figures)
     (one,) = causes_of(lane("cpu", dropped))
     assert (one.cost_s, one.share_pct, one.gain_s, one.gain_pct, one.wasted_pct) == (2.0, 10.0, 1.0, 5.0, 60.0)
-    assert "waiting for it took 2.0 s, 10 % of the time; mending it gives back about 1.0 s, 5 %" in one.text
+    assert "waiting for it took 2.0 s, 10 % of the time; fixing it saves about 1.0 s, 5 %" in one.text
     assert one.advice == "divide the data before the map, or cache before `skip`"
-
-
-def test_a_change_that_does_not_pay_in_this_run_is_told_so():
     (one,) = causes_of(lane("cpu", seen("trace_unrolled", figures={"gain": 0.0})))
-    assert one.gain_s == 0.0 and "mending it gives back nothing in this run" in one.text
+    assert one.gain_s == 0.0 and "fixing it saves nothing in this run" in one.text
 
 
 @pytest.mark.parametrize("kind", ["input_generator", "input_generator_batches", "input_py_dataset"])

@@ -26,14 +26,14 @@ from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Race
 from tfmon.model.readings import Estimate
-from tfmon.model.series import Pair, PairMeasured, SeriesState, VisitEnded, after
+from tfmon.model.series import Pair, PairMeasured, SeriesState, state_after
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 
 VALUES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def state_of(first, second, pairs: dict[int, int], scatter: float, values, refused) -> SeriesState:
+def state_of(first, second, pairs: dict[int, int], scatter: float, values) -> SeriesState:
     """Return a crossover with this number of pairs at each value, at paces that are functions of the value."""
     noises = np.random.default_rng(1), np.random.default_rng(2)
     state = crossover_of("batch_size", ("cpu", "gpu:0"), values)
@@ -43,23 +43,18 @@ def state_of(first, second, pairs: dict[int, int], scatter: float, values, refus
             for pace, noise in zip((first, second), noises, strict=True)
         ]
         for one, base in zip(*logs, strict=True):
-            state = after(state, PairMeasured(number, Pair(float(one - base), False, 1, float(base)), 1.0))
-        if value in (refused or {}):
-            state = after(state, VisitEnded(number, refused=refused[value]))
+            state = state_after(state, PairMeasured(number, Pair(float(one - base), False, 1, float(base)), 1.0))
     return state
 
 
-def lanes(**differs) -> tuple[LaneState, ...]:
-    names = ("cpu", "gpu:0")
-    return tuple(LaneState(LaneSpec(name, name=name), settings={"batch_size": 0}, **differs) for name in names)
+LANES = tuple(LaneState(LaneSpec(name, name=name), settings={"batch_size": 0}) for name in ("cpu", "gpu:0"))
+RACE = Snapshot(0, Race(), LANES)
 
 
-def curve(
-    first, second, pairs=FIRST_PAIRS, scatter=0.01, values=VALUES, refused=None, over=True, ended=""
-) -> Curve:
-    counts = pairs if isinstance(pairs, dict) else dict.fromkeys(values, pairs)
-    state = state_of(first, second, counts, scatter, values, refused)
-    return curve_of(Snapshot(0, Race(), lanes()), replace(state, over=over, ended=ended))
+def curve(first, second, pairs=FIRST_PAIRS, scatter=0.01, over=True, ended="") -> Curve:
+    counts = pairs if isinstance(pairs, dict) else dict.fromkeys(VALUES, pairs)
+    state = state_of(first, second, counts, scatter, VALUES)
+    return curve_of(RACE, replace(state, over=over, ended=ended))
 
 
 def constant(_value: int) -> float:
@@ -70,17 +65,17 @@ def rising(crossing: float):
     return lambda value: 1_000.0 * value / crossing
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.floats(0.5, 600), st.floats(0.001, 0.3))
 def test_a_crossover_ends_whatever_is_measured_within_the_pairs_expected(crossing, scatter):
     pairs, told, first, sure = dict.fromkeys(VALUES, 0), [], None, set()
     for _ in range(len(VALUES) * MOST_PAIRS):
         now = curve(constant, rising(crossing), pairs, scatter)
-        before, sure = sure, {place.value for place in now.places if place.sure}
+        before, sure = sure, {point.value for point in now.points if point.sure}
         if not before <= sure:
             told.clear()  # the numbers of pairs assume that a lead stays sure
-        wanted, total = next_value(now.places), sum(pairs.values())
-        told.append(total + pairs_left(now.places))
+        wanted, total = next_value(now.points), sum(pairs.values())
+        told.append(total + pairs_left(now.points))
         first = first or told[0]
         if wanted is None:
             assert all(total <= most for most in told), told
@@ -111,13 +106,10 @@ class TestAnswer:
         assert range_around(BATCH_SIZE, [1, 1], None) == (1, 16)
 
     def test_before_the_first_interval_nothing_is_said(self):
-        for pairs, over, text in (
-            (0, True, "nothing was measured"),
-            (0, False, "nothing is measured yet"),
-            (1, True, "too few pairs for an answer"),
-            (1, False, "too few pairs yet"),
-        ):
-            assert curve(constant, constant, pairs=pairs, over=over).text == text
+        texts = [curve(constant, constant, pairs, over=over).text for pairs in (0, 1) for over in (True, False)]
+        assert texts == [
+            "nothing was measured", "nothing is measured yet", "too few pairs for an answer", "too few pairs yet",
+        ]  # fmt: skip
 
     @pytest.mark.parametrize(
         ("second", "measured", "ended", "answer"),
@@ -135,18 +127,17 @@ class TestAnswer:
         pairs = {value: FIRST_PAIRS for value in measured}
         known = curve(constant, second, pairs=pairs, scatter=0.001, ended=ended)
         assert answer in known.text
-        assert all(bool(place.missing) is (place.ratio is None) for place in known.places)
+        assert all(bool(point.missing) is (point.ratio is None) for point in known.points)
 
     def test_above_a_value_whose_pairs_take_long_nothing_is_measured(self):
         state = crossover_of("batch_size", ("cpu", "gpu:0"), (1, 2, 4))
         for _ in range(FIRST_PAIRS):
-            state = after(state, PairMeasured(1, Pair(0.5, True, 1, 3.0), LONG_PAIR_S + 1))
-        low, slow, high = curve_of(Snapshot(0, Race(), lanes()), state).places
+            state = state_after(state, PairMeasured(1, Pair(0.5, True, 1, 3.0), LONG_PAIR_S + 1))
+        low, slow, high = curve_of(RACE, state).points
         assert (low.refused, slow.refused) == ("", "")
         assert high.refused == "not measured: a pair takes 21 s at 2 already"
 
     def test_the_time_left_follows_from_the_visits(self):
-        state = state_of(constant, rising(6), {1: 6, 2: 6}, 0.01, (1, 2, 4), {})
-        assert curve_of(Snapshot(0, Race(), lanes()), state).left_s is None
-        most = curve_of(Snapshot(0, Race(), lanes()), replace(state, visits_s=(12.0,))).left_s
-        assert most >= 2.0 * 6
+        state = state_of(constant, rising(6), {1: 6, 2: 6}, 0.01, (1, 2, 4))
+        assert curve_of(RACE, state).left_s is None
+        assert curve_of(RACE, replace(state, visits_s=(12.0,))).left_s >= 2.0 * 6

@@ -90,10 +90,6 @@ def test_stolen_time_is_told_and_what_is_not_reported_has_its_reason():
     assert contention([slices(None)]).slices_share == NO_SLICES
 
 
-def found(demo):
-    return gpu_others(demo.session.snapshot().lane("gpu:0"))
-
-
 def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     demo = shared_demo([0, 0, 40, 40, 40])
     shown = analyse(demo.session.snapshot())
@@ -101,7 +97,7 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert shown.verdict.note.count("the figures include that") == 1
     bottleneck = shown.lane("gpu:0").bottleneck
     assert bottleneck.text.endswith(" (others took 40 % of gpu:0)")
-    assert any("what may help is best tried when they are gone" in line for line in bottleneck.also)
+    assert any("try changes after those processes have ended" in line for line in bottleneck.also)
     assert any("others hold 60 GiB of this GPU's memory, by ana" in line for line in bottleneck.also)
     assert "others took" not in shown.lane("cpu").bottleneck.text
     cpu, gpu = to_json(shown)["lanes"]
@@ -109,15 +105,15 @@ def test_the_verdict_and_the_bottleneck_and_the_json_say_so():
     assert (gpu["gpu_others"]["share_pct"], gpu["gpu_others"]["first"]["user"]) == (pytest.approx(40), "ana")
     assert "another process took 40 % of gpu:0" in to_text(shown)
     assert "GPU busy is over the whole race, other lanes' slices included" in to_text(shown)
-
-
-def test_without_shares_from_the_driver_nothing_is_claimed():
-    assert found(shared_demo([None] * 5)) is None
+    unknown = shared_demo([None] * 5).session.snapshot().lane("gpu:0")
+    assert gpu_others(unknown) is None, "the driver has no shares"
 
 
 def test_lanes_that_train_at_once_are_told_by_time():
     demo = shared_demo([0, 0, 30, 30, 0], mode="concurrent")
-    assert found(demo).text.startswith("another process took 30 % of gpu:0 during 40 % of the time")
+    assert gpu_others(demo.session.snapshot().lane("gpu:0")).text.startswith(
+        "another process took 30 % of gpu:0 during 40 % of the time"
+    )
     assert "took 30 %" in analyse(demo.session.snapshot()).verdict.note
 
 
@@ -133,15 +129,6 @@ def test_windows_with_the_work_of_others_are_marked_and_count_all_the_same():
 EIGHT = samples(1)
 
 
-def order(found):
-    return [sample.index for sample in ranked(found)]
-
-
-def test_a_process_of_ours_is_nobody_else():
-    mine = reread(EIGHT[5], names={7006: ProcessName("me", "tfmon", ours=True)})
-    assert order([EIGHT[4], mine])[0] == 5 and not is_free(mine)  # it is loaded
-
-
 def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_hold():
     assert [sample.index for sample in EIGHT if is_free(sample)] == [1, 6]
     empty = EIGHT[1]
@@ -149,11 +136,13 @@ def test_free_is_what_has_no_process_no_load_and_no_memory_that_somebody_must_ho
     assert not is_free(reread(empty, used_bytes=9.0 * GIB))  # a container hides whose it is
     assert is_free(reread(empty, busy_pct=Missing("split up")))
     assert not is_free(absent_gpu(Gpu(1, "GPU-x", "lost", 1), 1, "the GPU is lost"))
+    mine = reread(EIGHT[5], names={7006: ProcessName("me", "tfmon", ours=True)})
+    assert ranked([EIGHT[4], mine])[0].index == 5 and not is_free(mine), "ours is nobody else, but it is loaded"
 
 
 def test_the_words():
     assert why(EIGHT[1:2], 8) == "the idlest of 8 GPUs: no process, 0 % busy, 80 GiB free"
     assert state(EIGHT[0]) == "2 processes, 97 % busy, 4.0 GiB free"
-    assert state(EIGHT[0], named=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
+    assert state(EIGHT[0], with_users=True) == "2 processes of ana, 97 % busy, 4.0 GiB free"
     hidden = reread(EIGHT[1], no_list_reason="WSL2 tells none")
     assert state(hidden).startswith("processes not listed")

@@ -3,14 +3,9 @@
 import pytest
 
 from tests.support.profiles import INPUT, profile
-from tfmon.analysis.compare_profiles import ProfileDiff, compare, layer, sentences
+from tfmon.analysis.compare_profiles import compare, layer, sentences
 
 MATMUL, RELU, CAST = ("net/dense/MatMul", "MatMul"), ("net/dense/Relu", "Relu"), ("net/dense/Cast", "Cast")
-
-
-def row(diff: ProfileDiff, name: str):
-    (found,) = (one for one in diff.rows if one.name == name)
-    return found
 
 
 def test_what_explains_most_stands_first_and_what_one_side_lacks_is_told():
@@ -18,8 +13,9 @@ def test_what_explains_most_stands_first_and_what_one_side_lacks_is_told():
     fast = [profile({MATMUL: 1_000.0 + n, RELU: 100.0, INPUT: 500.0}) for n in range(3)]
     diff = compare(fast, slow)
     assert [one.name for one in diff.rows] == ["net/dense/MatMul", "net/dense/Cast", "net/dense/Relu", INPUT[0]]
-    assert row(diff, "net/dense/Cast").first is None and row(diff, "net/dense/Relu").second is None
-    assert row(diff, "net/dense/MatMul").share == pytest.approx(8_000 / 9_900)
+    matmul, cast, relu, _ = diff.rows
+    assert cast.first is None and relu.second is None
+    assert matmul.share == pytest.approx(8_000 / 9_900)
     assert diff.explained.names == ("net/dense/MatMul",)
     assert diff.explained.share_ci95[0] < 8_000 / 9_900 < diff.explained.share_ci95[1]
 
@@ -36,16 +32,12 @@ def test_groups():
     ("name", "expected"),
     [
         ("gradient_tape/sequential_1/conv2d_1/convolution/Conv2DBackpropFilter", "sequential_1/conv2d_1"),
-        ("sequential_1/dense_1/BiasAdd/ReadVariableOp", "sequential_1/dense_1"),
         ("functional/block_1/attention/query/MatMul", "functional/block_1"),
         ("StatefulPartitionedCall/gradient_tape/net/dense/MatMul", "net/dense"),
-        ("adam/Sqrt_5", "adam"),
         ("MatMul", "MatMul"),
-        ("jit(train)/jvp(conv_1)/conv_general_dilated", "conv_1"),
         ("jit(train)/transpose(jvp(conv_1))/jit(relu)/select_n", "conv_1"),
         ("jit(train)/transpose(jvp(Net))/Conv_0/conv_general_dilated", "Net/Conv_0"),
         ("jit(train)/jvp(jit(relu))/max", "max"),
-        ("jit(train)/sub", "sub"),
     ],
 )
 def test_the_layer_of_an_operation(name, expected):

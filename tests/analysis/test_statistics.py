@@ -1,25 +1,14 @@
 """The ratio's interval: known answers, and its coverage."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.verdicts import noisy
 
 from tfmon.analysis.intervals import TRIM, trimmed, trimmed_in_time
-from tfmon.analysis.statistics import (
-    LogSpeeds,
-    Throughput,
-    between_processes,
-    compare,
-    drift,
-    gain,
-    log_speeds,
-    outliers,
-)
+from tfmon.analysis.statistics import between_processes, drift, outliers, pairs_of
 from tfmon.model.race import BetweenProcesses
-from tfmon.model.series import Pair
 from tfmon.model.windows import SliceSpeed
 
 
@@ -30,10 +19,6 @@ def slices(speeds, first: int = 1) -> list[SliceSpeed]:
         for number, speed in enumerate(speeds, first)
         if speed is not None
     ]
-
-
-def logs(speeds, first: int = 1) -> LogSpeeds:
-    return log_speeds(slices(speeds, first))
 
 
 @pytest.mark.parametrize("number", [5, 6, 9, 10, 14, 2_000])
@@ -63,29 +48,12 @@ def test_slow_changes_widen_the_interval_and_a_quiet_machine_pays_little_for_it(
     assert sum(wider) / len(wider) < 1.5
 
 
-def ratio(first: LogSpeeds, second: LogSpeeds):
-    return compare(first, second).estimate()
-
-
-class TestRatio:
-    def test_the_other_way_round_it_is_the_inverse(self):
-        fast, slow = logs(noisy(300, 12)), logs(noisy(100, 12, seed=2))
-        forth, back = ratio(fast, slow), ratio(slow, fast)
-        assert forth.low < 3 < forth.high
-        assert (back.value, back.low, back.high) == (
-            pytest.approx(1 / forth.value),
-            pytest.approx(1 / forth.high),
-            pytest.approx(1 / forth.low),
-        )
-
-    def test_a_slice_in_which_nothing_was_trained_is_no_pair(self):
-        assert ratio(logs([0.0] + [2.0] * 5), logs([1.0] * 6)).pairs == 5
-        assert ratio(logs([2.0] * 6), logs([1.0] * 5 + [0.0])).pairs == 5
+def test_a_slice_in_which_nothing_was_trained_is_no_pair():
+    assert len(pairs_of(slices([0.0] + [2.0] * 5), slices([1.0] * 6))) == 5
+    assert len(pairs_of(slices([2.0] * 6), slices([1.0] * 5 + [0.0]))) == 5
 
 
 class TestBetweenProcesses:
-    """What equal processes differ by."""
-
     def test_the_scatter_of_the_pairs_is_taken_off_with_a_degree_for_each_process(self):
         scatter = [-0.02, -0.01, 0.0, 0.01, 0.02]
         found = between_processes([sign * 0.1 + one for sign in (-1, 1) for one in scatter], [1] * 5 + [2] * 5)
@@ -98,28 +66,12 @@ class TestBetweenProcesses:
         assert found.sd == pytest.approx(math.sqrt((4 * 0.008**2 + 10 * 0.03**2) / 14))
 
 
-def pairs(before, after):
-    speeds = zip(before, after, strict=True)
-    return [Pair(math.log(new / old), leads=False, visit=0) for old, new in speeds]
-
-
-def test_a_gain_needs_five_pairs():
-    assert gain(pairs([100.0] * 4, [130.0] * 4)) is None
-
-
-def test_the_throughput_of_grown_slices_is_the_same_with_what_is_known_before():
-    grown = tuple(slices([100.0 + 7 * (place % 5) for place in range(40)]))
-    short = replace(grown[30], examples=1)
-    for before in (grown[:5], grown[:30], (*grown[:30], short), grown[3:20], grown):
-        assert Throughput.of(grown, Throughput.of(before)) == Throughput.of(grown)
-
-
 def test_a_drift_is_told_beyond_a_few_percent_and_beyond_the_scatter():
-    assert drift(logs([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
-    assert drift(logs([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
-    assert drift(logs([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
+    assert drift(np.log([*noisy(100, 12), *noisy(80, 12, seed=2)])) == pytest.approx(0.8, rel=0.03)
+    assert drift(np.log([*noisy(100, 12, 0.001), *noisy(97, 12, 0.001, seed=2)])) is None
+    assert drift(np.log([*noisy(100, 6, 0.5), *noisy(80, 12, 0.5, seed=2)])) is None
 
 
 def test_too_few_pairs_or_equal_ones_have_no_outliers():
-    assert sum(outliers(logs([1.0, 1.0, 1.0, 90.0]), logs([1.0] * 4))) == 0
-    assert sum(outliers(logs([2.0] * 8), logs([1.0] * 8))) == 0
+    assert sum(outliers(pairs_of(slices([1.0, 1.0, 1.0, 90.0]), slices([1.0] * 4)))) == 0
+    assert sum(outliers(pairs_of(slices([2.0] * 8), slices([1.0] * 8)))) == 0

@@ -1,6 +1,5 @@
 """Causes that a bottleneck lets suppose, the likeliest first, and the code that mends them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from analysis.test_bottleneck import CASES
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of, code_to_keep, setting_text
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts
+from tfmon.model.lane_state import ProcessInfo, ScriptFacts
 from tfmon.model.race import Race
 from tfmon.model.script_events import (
     CACHE,
@@ -30,11 +29,8 @@ from tfmon.reports.race_report import to_text
 
 
 def advised(kind: str, **settings) -> list[str]:
-    return settings_for(kind, lane(settings=settings))
-
-
-def settings_for(kind: str, state: LaneState, knobs: Sequence[Knob] = KNOBS) -> list[str]:
-    return [setting_text(cause.knob, cause.value) for cause in causes_of(state, [kind], knobs) if cause.knob]
+    causes = causes_of(lane(settings=settings), [kind], KNOBS)
+    return [setting_text(cause.knob, cause.value) for cause in causes if cause.knob]
 
 
 @pytest.mark.parametrize(
@@ -59,19 +55,12 @@ def test_the_likeliest_comes_first_and_a_larger_batch_where_it_is_small(kind, se
         ("input", {"parallel_calls": "auto"}, "parallel calls auto"),
         ("compute", {"graph": False}, "xla on"),
         ("compute", {}, "mixed precision float16"),
+        ("input", {"prefetch": 2}, "prefetch auto"),
     ],
-    ids=["in effect already", "XLA without a graph", "float16 on a CPU"],
+    ids=["in effect already", "XLA without a graph", "float16 on a CPU", "prefetch already"],
 )
 def test_what_cannot_help_is_not_supposed(kind, settings, absent):
     assert absent not in advised(kind, **settings)
-
-
-def of_a_script(kind: str, *traits: str, bfloat16: bool = False, progress: Progressed | None = None) -> set[str]:
-    """Return the ids of the supposed causes of a script with TensorFlow that has these traits."""
-    known = lane()
-    process = replace(known.process, versions={**known.process.versions, "tensorflow": "2.21"}, bfloat16=bfloat16)
-    facts = ScriptFacts("python train.py", step_traits=traits, progress=progress)
-    return {cause.id for cause in causes_of(replace(known, process=process, script=facts, settings={}), [kind])}
 
 
 EPOCHS = Progressed(at_ns=1, doing="fit", epochs=3)
@@ -90,13 +79,19 @@ EPOCHS = Progressed(at_ns=1, doing="fit", epochs=3)
         ("step", (FIT,), {}, set()),
         ("step", (FIT, COMPILES), {}, {"step_not_fused"}),
         ("step", (FIT, COMPILES), {"bfloat16": True}, {"step_not_fused", "step_float32"}),
+        ("step", (FIT,), {"bfloat16": True, "settings": {"mixed_precision": "float16"}}, set()),
         ("step", (FIT, EAGER, RUN_EAGERLY), {"bfloat16": True}, {"step_eager"}),
         ("step", (EAGER,), {"bfloat16": True}, {"step_eager"}),
         ("retracing", (FIT, DATASET), {}, set()),
     ],
 )
 def test_what_a_script_does_not_have_or_has_already_is_not_advised(kind, traits, more, supposed):
-    assert of_a_script(kind, *traits, **more) == supposed
+    more = {"bfloat16": False, "progress": None, "settings": {}, **more}
+    versions = {**lane().process.versions, "tensorflow": "2.21"}
+    process = replace(lane().process, versions=versions, bfloat16=more["bfloat16"])
+    facts = ScriptFacts("python train.py", step_traits=traits, progress=more["progress"])
+    state = replace(lane(), process=process, script=facts, settings=more["settings"])
+    assert {cause.id for cause in causes_of(state, [kind])} == supposed
 
 
 def test_a_small_cause_does_not_hide_what_may_help_more():
@@ -142,8 +137,6 @@ def test_what_was_changed_in_a_script_has_the_code_that_keeps_it(knob, value, li
     ((_, lines),) = code_to_keep(script, OWN)
     assert line in "\n".join(lines)
     ((_, lines),) = code_to_keep(replace(script, process=lane().process), OWN)
-    assert lines == (f'{knob} = report.knob("{knob}", {value!r})',), (
-        "without TensorFlow the script offers it itself"
-    )
+    assert lines == (f'{knob} = report.knob("{knob}", {value!r})',), "a script without TensorFlow offers it"
     assert not list(code_to_keep(replace(script, settings={**own, "stop_after_epoch": True}), OWN))
     assert not list(code_to_keep(replace(script, script=ScriptFacts()), OWN)), "a scenario is not the user's file"

@@ -25,14 +25,12 @@ from tfmon.model.series import (
     PairMeasured,
     VisitBegan,
     VisitEnded,
-    after,
     kind_of,
     learns_differently,
+    state_after,
 )
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.series_report import sweep_to_json
-
-KNOBS = (BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob("rate", default=0.1, help="", low=0.0, high=1.0))
 
 
 def test_the_knobs_of_a_script_are_guessed():
@@ -63,8 +61,9 @@ def test_the_knobs_of_a_script_are_guessed():
     ],
 )
 def test_what_cannot_be_swept_is_told(words, said):
+    rate = Knob("rate", default=0.1, help="", low=0.0, high=1.0)
     with pytest.raises(KnobError) as caught:
-        parse_over(KNOBS, words)
+        parse_over((BATCH_SIZE, MIXED_PRECISION, PREFETCH, rate), words)
     assert said in str(caught.value)
 
 
@@ -79,18 +78,14 @@ def measured(state, number, ratio, pairs=16, *, noise=0.01, visits=1):
     rng = random.Random(number)
     for _ in range(visits):
         visit = state.attempts[number].visits + 1
-        state = after(state, VisitBegan(number, "cpu"))
+        state = state_after(state, VisitBegan(number, "cpu"))
         for place in range(pairs):
             log = math.log(ratio) + rng.gauss(0, noise)
-            state = after(state, PairMeasured(number, Pair(log, bool(place % 2), visit), 1.0))
+            state = state_after(state, PairMeasured(number, Pair(log, bool(place % 2), visit), 1.0))
     return replace(state, running={})
 
 
 BATCHES = {"batch_size": (16, 32, 64, 128, 256)}
-
-
-def best_first(found):
-    return [row.attempt.settings for row in found.ranked]
 
 
 def test_one_that_is_not_settled_is_the_best_if_it_certainly_is():
@@ -99,14 +94,14 @@ def test_one_that_is_not_settled_is_the_best_if_it_certainly_is():
     assert rank(state).rows[3].outcome == MEASURED
     for ratio, best in ((1.52, 128), (3.0, 256)):
         found = rank(measured(state, 4, ratio, noise=0.1))
-        assert found.rows[4].outcome == OPEN and best_first(found)[0] == {"batch_size": best}
+        assert found.rows[4].outcome == OPEN and found.ranked[0].attempt.settings == {"batch_size": best}
         assert answer(found)[0].startswith(f"best so far: batch_size={best}, ")
 
 
 def test_what_cannot_be_used_is_neither_the_best_nor_stops_others_early():
     state = measured(measured(planned(BATCHES, until_ci=0.001), 3, 1.2), 4, 3.0)
     for _ in range(MOST_DEATHS):
-        state = after(state, VisitEnded(4, died="SIGKILL"))
+        state = state_after(state, VisitEnded(4, died="SIGKILL"))
     found = rank(state)
     assert (found.rows[4].outcome, found.rows[3].outcome) == (FAILED, OPEN)
     assert answer(found)[0].startswith("best so far: batch_size=128, ")
@@ -143,18 +138,18 @@ def test_the_time_left_is_never_less_than_it_takes(seed):
     found = rank(state)
     while (number := next_due(found.rows, "cpu", ())) is not None:
         began_s, passed_s = passed_s, passed_s + 6
-        state = after(state, VisitBegan(number, "cpu"))
+        state = state_after(state, VisitBegan(number, "cpu"))
         for place in range(PAIRS_OF_A_VISIT):
             log = 0.1 * number + rng.gauss(0, 0.01 if number == 2 else 0.1)
             passed_s += 1
-            state = after(
+            state = state_after(
                 state, PairMeasured(number, Pair(log, bool(place % 2), state.attempts[number].visits), 1.0)
             )
             found = rank(state, found)
             told.append((passed_s, found.left_s))
             if found.rows[number].settled:
                 break
-        state = after(state, VisitEnded(number))
+        state = state_after(state, VisitEnded(number))
         state = replace(state, visits_s=(*state.visits_s, passed_s - began_s))
         found = rank(state)
     known = [(at_s, left_s) for at_s, left_s in told if left_s is not None]
@@ -169,19 +164,20 @@ def test_places_of_one_kind_share_the_combinations(device, kind):
     assert kind_of(LaneSpec(device)) == kind
 
 
-def test_what_changes_learning_is_told():
-    baseline = {"batch_size": 32, "mixed_precision": "off"}
-    assert learns_differently({"batch_size": 64, "prefetch": "off"}, baseline) == ("batch_size",)
-    assert learns_differently({"batch_size": 32, "mixed_precision": "off"}, baseline) == ()
-
-
-def test_more_devices_learn_the_same_unless_each_has_a_batch_of_its_own():
-    one = {"batch_size": 32, "batch_scope": "global", "gpus": 1}
-    assert learns_differently({"gpus": 4}, one) == ()
-    assert learns_differently({"gpus": 4, "batch_size": 64}, one) == ("batch_size",)
-    each = {**one, "batch_scope": "per-replica"}
-    assert learns_differently({"gpus": 4}, each) == ("batch_size",)
-    assert learns_differently({"gpus": 4, "batch_size": 8}, each) == ()
+@pytest.mark.parametrize(
+    ("settings", "scope", "learns"),
+    [
+        ({"batch_size": 64, "prefetch": "off"}, "global", ("batch_size",)),
+        ({"batch_size": 32, "mixed_precision": "off"}, "global", ()),
+        ({"gpus": 4}, "global", ()),
+        ({"gpus": 4, "batch_size": 64}, "global", ("batch_size",)),
+        ({"gpus": 4}, "per-replica", ("batch_size",)),
+        ({"gpus": 4, "batch_size": 8}, "per-replica", ()),
+    ],
+)
+def test_what_changes_learning_is_told_and_more_devices_do_only_with_a_batch_of_their_own(settings, scope, learns):
+    before = {"batch_size": 32, "mixed_precision": "off", "batch_scope": scope, "gpus": 1}
+    assert learns_differently(settings, before) == learns
 
 
 def test_a_sweep_over_devices_says_how_far_it_is_from_linear_and_measures_every_point():

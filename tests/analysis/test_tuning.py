@@ -102,32 +102,22 @@ def waiting_demo(waits: float = 0.8) -> Demo:
     return demo
 
 
-def supposed(knob: str, value: object) -> Cause:
-    return Cause("some", "", (), knob, value)
+def test_what_was_kept_and_is_no_longer_in_effect_is_proposed_again_but_not_in_the_same_series():
+    demo = waiting_demo()
 
-
-class TestAdvised:
-    """Proposals after some attempts. Each attempt sets the knob of a cause."""
-
-    @pytest.fixture(autouse=True)
-    def _race(self):
-        self.demo = waiting_demo()
-        self.first, self.second, *_ = self.proposed()
-
-    def proposed(self, *attempts: Attempt, everything: bool = False, **state) -> tuple[Cause, ...]:
+    def proposed(*attempts: Attempt, **state) -> tuple[Cause, ...]:
         if attempts:
-            self.demo.session.advance_series(tuning("cpu", attempts=attempts, **state))
-        snapshot = self.demo.session.snapshot()
-        return advised(snapshot, snapshot.lanes[0], everything=everything).causes
+            demo.session.advance_series(tuning("cpu", attempts=attempts, **state))
+        snapshot = demo.session.snapshot()
+        return advised(snapshot, snapshot.lanes[0]).causes
 
-    def attempt(self, cause: Cause, outcome: str, lane: str = "cpu", **more) -> Attempt:
-        return attempt_of(lane, {cause.knob: "before"}, {cause.knob: cause.value}, outcome=outcome, **more)
-
-    def test_what_was_kept_and_is_no_longer_in_effect_is_proposed_again_but_not_in_the_same_series(self):
-        kept = [self.attempt(one, KEPT) for one in (self.first, self.second)]
-        assert self.first not in self.proposed(*kept)
-        assert self.proposed(kept[0], over=True)[0] == self.first
-        assert self.first in self.proposed(*kept, first=2), "another series"
+    first, second, *_ = proposed()
+    kept = [
+        attempt_of("cpu", {one.knob: "before"}, {one.knob: one.value}, outcome=KEPT) for one in (first, second)
+    ]
+    assert first not in proposed(*kept)
+    assert proposed(kept[0], over=True)[0] == first
+    assert first in proposed(*kept, first=2), "another series"
 
 
 class TestSeries:
@@ -167,14 +157,14 @@ class TestSeries:
 
 def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_effect():
     demo = waiting_demo()
-    attempt = plan_attempt(demo.session.snapshot(), "cpu", supposed("cache", True), "input")
+    attempt = plan_attempt(demo.session.snapshot(), "cpu", Cause("some", "", (), "cache", True), "input")
     assert news(demo.session.snapshot()) == ""
     demo.session.advance_series(tuning("cpu"))
     assert news(demo.session.snapshot()) == "measuring what limits it"
     demo.session.advance_series(tuning("cpu", attempts=(attempt,)))
     assert news(demo.session.snapshot()) == "trying cache on: 0 of 6 pairs"
     kept = attempt_of(
-        "cpu", attempt.change.before, attempt.after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6)
+        "cpu", attempt.change.before, attempt.settings_after, outcome=KEPT, gain=Estimate(1.38, 1.31, 1.44, 6)
     )
     demo.session.advance_series(tuning("cpu", attempts=(kept,), over=True))
     assert news(demo.session.snapshot()) == ""

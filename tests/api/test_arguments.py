@@ -28,26 +28,24 @@ NO_LINK = st.one_of(NO_LIST, st.sampled_from([["/nowhere"], ["."], [".."], ["abs
 NO_DICT = st.one_of(
     st.integers(), st.text(min_size=1), st.lists(st.text(), min_size=1), st.just({1: 2}), st.just({"a": {}})
 )
+WITH_LANES = {
+    "scenario": NO_TEXT, "settings": NO_DICT, "command": NO_LIST, "slice_s": NO_NUMBER, "until_ci": NO_NUMBER,
+    "in_place": NO_FLAG, "link": NO_LINK, "python": NO_PYTHON, "ray": NO_TEXT, "ray_python": st.integers(),
+    "ray_cpus": NO_NUMBER, "record": st.one_of(st.integers(), st.just("")), "progress": NO_FLAG, "wait": NO_FLAG,
+}  # fmt: skip
 WRONG = {
-    "race": {
-        "scenario": NO_TEXT, "lanes": st.one_of(NO_LIST, st.just([])), "settings": NO_DICT, "seconds": NO_NUMBER,
-        "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "command": NO_LIST, "mode": NO_TEXT,
-        "slice_s": NO_NUMBER, "until_ci": NO_NUMBER, "margin": NO_NUMBER, "fresh": NO_FLAG, "wait_idle": NO_NUMBER,
-        "in_place": NO_FLAG, "link": NO_LINK, "python": NO_PYTHON, "ray": NO_TEXT, "ray_python": st.integers(),
-        "ray_cpus": NO_NUMBER, "ignored_causes": st.one_of(st.integers(), st.just("nil"), st.just([3])),
+    "race": WITH_LANES | {
+        "lanes": st.one_of(NO_LIST, st.just([])), "seconds": NO_NUMBER, "mode": NO_TEXT, "margin": NO_NUMBER,
+        "steps": st.one_of(NO_NUMBER, st.just(10.5), st.just(np.float64(3))), "fresh": NO_FLAG,
+        "wait_idle": NO_NUMBER, "ignored_causes": st.one_of(st.integers(), st.just("nil"), st.just([3])),
         "notify": st.integers(), "baseline": NO_TEXT, "slower_than": NO_NUMBER, "metrics": NO_TEXT,
         "fail_on": st.one_of(NO_LIST, st.just([]), st.just("nan"), st.just(["nan", "nil"]), st.just([["nan"]])),
-        "record": st.one_of(st.integers(), st.just("")), "progress": NO_FLAG, "check": NO_FLAG,
-        "wait": NO_FLAG,
+        "check": NO_FLAG,
     },
-    "sweep": {
-        "scenario": NO_TEXT, "over": st.one_of(NO_DICT, st.just({"batch_size": 32}), st.just({})),
+    "sweep": WITH_LANES | {
+        "over": st.one_of(NO_DICT, st.just({"batch_size": 32}), st.just({})), "limit_s": NO_NUMBER,
         "on": st.one_of(st.integers(), st.just(""), st.just({"cpu": 1}), st.lists(st.integers(), min_size=1)),
-        "settings": NO_DICT, "until_ci": NO_NUMBER, "limit_s": NO_NUMBER, "everything": NO_FLAG,
-        "slice_s": NO_NUMBER, "command": NO_LIST, "in_place": NO_FLAG, "link": NO_LINK,
-        "python": NO_PYTHON, "record": st.one_of(st.integers(), st.just("")),
-        "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")), "ray": NO_TEXT,
-        "ray_python": st.integers(), "ray_cpus": NO_NUMBER, "progress": NO_FLAG, "wait": NO_FLAG,
+        "everything": NO_FLAG, "resume": st.one_of(st.integers(), st.just("/nowhere/x.sweep")),
     },
     "diff": {
         "baseline": st.one_of(st.integers(), st.just([]), st.just("/nowhere.json"), st.none()),
@@ -69,7 +67,7 @@ def test_every_argument_is_tried(function):
 
 
 @pytest.mark.parametrize(("function", "name"), [(one, name) for one, names in WRONG.items() for name in names])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_wrong_argument_is_refused_in_one_line_that_says_what_is_allowed(function, name, data, monkeypatch):
     def accepted(*_: object, **__: object) -> None:

@@ -82,12 +82,7 @@ def cause(place: str) -> Cause:
 
 
 @pytest.mark.parametrize(
-    ("line", "text"),
-    [
-        (2, 'm.compile("adam", run_eagerly=True)'),
-        (2, 'm.compile("adam", run'),
-        (9, 'm.compile("adam", run_eagerly'),
-    ],
+    ("line", "text"), [(2, 'm.compile("adam", run_eagerly=True)'), (2, 'm.compile("a'), (9, 'm.compile("adam", r')]
 )
 def test_the_line_is_found_by_its_text_in_the_files_of_the_folder(folder, line, text):
     content = f'{TF}m.compile("adam", run_eagerly=True)\n'

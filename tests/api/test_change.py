@@ -42,12 +42,16 @@ def folder(tmp_path) -> Path:
     return folder
 
 
-def test_a_patch_changes_no_file_before_it_is_kept(folder):
+def test_a_patch_changes_no_file_before_it_is_kept_and_none_if_one_cannot_be_written(folder, monkeypatch):
     (folder.parent / "fix.patch").write_text(PATCH)
     change = change_of_patch(folder.parent / "fix.patch", folder)
     wanted = LINES.replace("line 3\n", "line three\nline 3.5\n")
     assert change.sides == (("as it is", {}), ("changed", {"train.py": wanted.encode()}))
-    assert (folder / "train.py").read_text() == LINES
+    before = sorted(folder.iterdir())
+    with monkeypatch.context() as full, pytest.raises(TfmonError, match=r"train\.py cannot be written: No space"):
+        full.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        list(keep(change, folder))
+    assert (sorted(folder.iterdir()), (folder / "train.py").read_text()) == (before, LINES)
     mode = (folder / "train.py").stat().st_mode
     assert list(keep(change, folder)) == ["train.py"]
     assert (folder / "train.py").read_text() == wanted
@@ -56,19 +60,14 @@ def test_a_patch_changes_no_file_before_it_is_kept(folder):
         list(keep(change, folder))
 
 
-def edited(folder: Path, draw: random.Random) -> None:
-    lines = (folder / "train.py").read_text().splitlines(keepends=True)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("context", ["-U3", "-U0", "-U1"])
+def test_files_are_as_git_wrote_them(folder, seed, context):
+    draw, lines = random.Random(f"{seed} {context}"), LINES.splitlines(keepends=True)
     for _ in range(draw.randint(1, 6)):
         at = draw.randrange(len(lines))
         lines[at : at + draw.randint(0, 2)] = [f"new {draw.random()}\n"] * draw.randint(0, 3)
     (folder / "train.py").write_text("".join(lines) + draw.choice(("end", "last\n")))
-
-
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.parametrize("context", ["-U3", "-U0", "-U1"])
-def test_files_are_as_git_wrote_them(folder, seed, context):
-    draw = random.Random(f"{seed} {context}")
-    edited(folder, draw)
     if seed % 2:
         (folder / "lib" / "old.py").rename(folder / "lib" / "renamed.py")
         (folder / "lib" / "odd name.py").unlink()
@@ -79,18 +78,15 @@ def test_files_are_as_git_wrote_them(folder, seed, context):
     wanted = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     git(folder, "reset", "-q", "--hard")
     here = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for name, content in apply_patch(patch, folder).items():
-        if content is None:
-            del here[name]
-        else:
-            here[name] = content
-    assert here == wanted
+    changed = here | apply_patch(patch, folder)
+    assert {name: content for name, content in changed.items() if content is not None} == wanted
 
 
-def test_hunks_are_found_at_other_lines(folder):
+def test_hunks_are_found_at_other_lines_and_paths_may_begin_at_the_repository(folder):
     (folder / "train.py").write_text("first\n" * 5 + LINES)
-    result = apply_patch(PATCH.encode(), folder)["train.py"]
-    assert result == ("first\n" * 5 + LINES.replace("line 3\n", "line three\nline 3.5\n")).encode()
+    result = apply_patch(PATCH.replace("train.py", "project/train.py").encode(), folder)
+    wanted = "first\n" * 5 + LINES.replace("line 3\n", "line three\nline 3.5\n")
+    assert result == {"train.py": wanted.encode()}
 
 
 @pytest.mark.parametrize(
@@ -122,11 +118,6 @@ def test_a_link_is_not_followed(folder, tmp_path):
     (folder / "train.py").symlink_to(tmp_path / "secret.py")
     with pytest.raises(PatchError, match="symbolic link"):
         apply_patch(PATCH.encode(), folder)
-
-
-def test_a_patch_of_the_repository_applies_in_a_folder_of_it(folder):
-    patch = PATCH.replace("train.py", "project/train.py")
-    assert list(apply_patch(patch.encode(), folder)) == ["train.py"]
 
 
 def test_the_folder_is_compared_with_a_revision(folder):

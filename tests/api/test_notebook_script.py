@@ -1,6 +1,5 @@
 """A notebook as a script: cells that run, cells that are left out, and cells that are refused."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -37,25 +36,18 @@ def write(folder: Path, *cells: str) -> Path:
     return path
 
 
-@pytest.mark.process
-def test_code_is_run_in_order_and_what_ipython_does_is_left_out_and_named(folder):
+def test_what_ipython_does_is_left_out_and_named(folder):
     made = notebook_script(write(folder, "%matplotlib inline\n!pip install -q x\na = 1", STEPS, "%%bash\nls"))
     assert made.skipped == (
         "cell 1: %matplotlib inline", "cell 1: !pip install -q x", "cell 2: %pinfo report", "cell 2: !ls",
         "cell 3: %%bash",
     )  # fmt: skip
-    (folder / "beside.py").write_text("EXAMPLES = 4\n")
-    done = subprocess.run([sys.executable, made.path], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert made.path.stem == "train" and "# cell 2" in made.path.read_text()
 
 
 @pytest.mark.parametrize(
     ("cell", "reason"),
-    [
-        ("files = !ls", r"cell 1 uses the result of !ls"),
-        ("a = (", r"cell 1, line 1: '\(' was never closed"),
-    ],
+    [("files = !ls", r"cell 1 uses the result of !ls"), ("a = (", r"cell 1, line 1: '\(' was never closed")],
 )
 def test_what_a_script_cannot_do_is_refused_with_its_cell(folder, cell, reason):
     with pytest.raises(UsageError, match=reason):
@@ -75,9 +67,8 @@ def test_what_is_no_notebook_and_a_missing_package_are_told(folder, monkeypatch)
 
 
 @pytest.mark.process
-def test_a_notebook_is_watched(folder):
+def test_a_notebook_is_watched(command, folder):
     (folder / "beside.py").write_text("EXAMPLES = 4\n")
-    words = ("watch", "--no-record", "--headless", str(write(folder, STEPS)))
-    done = subprocess.run([sys.executable, "-m", "tfmon", *words], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0 and "20 steps, 80 examples" in done.stdout, done
-    assert "train.ipynb: cell 1: %pinfo report; cell 1: !ls" in done.stderr
+    done = command("watch", "--no-record", "--headless", write(folder, STEPS))
+    assert done.code == 0 and "20 steps, 80 examples" in done.out, done
+    assert "train.ipynb: cell 1: %pinfo report; cell 1: !ls" in done.err

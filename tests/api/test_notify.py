@@ -1,6 +1,5 @@
 """Notices about a race: their occasions, their frequency, and the input of a user's command."""
 
-import contextlib
 import json
 import queue
 import subprocess
@@ -19,22 +18,14 @@ from tfmon.version import __version__
 NOTICE = Notice("stall", "gpu:0: no step; for 9 s", ("gpu:0",), "train.py", "/runs/1.jsonl.gz")
 
 
-@pytest.fixture
-def followed():
+def test_a_lane_that_fails_is_told_once_and_the_end_of_the_race_always():
     demo, sent = racing_demo(), queue.Queue()
-    with contextlib.ExitStack() as closing:
-        closing.enter_context(notices(demo.session, sent.put, print))
-        yield demo, sent, closing
-
-
-def test_a_lane_that_fails_is_told_once_and_the_end_of_the_race_always(followed):
-    demo, sent, closing = followed
-    demo.fail("gpu:0", "no memory is left")
-    told = sent.get(timeout=60)
-    assert (told.kind, told.lanes, told.text) == ("failed", ("gpu:0",), "gpu:0: no memory is left")
-    sample_hosts(demo)
-    demo.fail("cpu", "it is broken")  # within the minute
-    closing.close()
+    with notices(demo.session, sent.put, print):
+        demo.fail("gpu:0", "no memory is left")
+        told = sent.get(timeout=60)
+        assert (told.kind, told.lanes, told.text) == ("failed", ("gpu:0",), "gpu:0: no memory is left")
+        sample_hosts(demo)
+        demo.fail("cpu", "it is broken")  # within the minute
     assert sorted(sent.get_nowait().kind for _ in range(sent.qsize())) == ["ended", "failed"]
 
 
@@ -43,36 +34,66 @@ def test_a_gpu_that_reports_a_fault_is_told():
     (sample,) = demo.session.snapshot().hosts[""].gpus
     assert not list(happening(demo.session.snapshot()))
     demo.session.accept(replace(sample, faults=(GpuFault(5, 79, "it fell off the bus (XID 79)"),)))
-    assert list(happening(demo.session.snapshot())) == [
-        ("gpu", "GPU-1 5", "", "NVIDIA H200: it fell off the bus (XID 79)")
-    ]
+    told = ("gpu", "GPU-1 5", "", "NVIDIA H200: it fell off the bus (XID 79)")
+    assert list(happening(demo.session.snapshot())) == [told]
 
 
 @pytest.mark.process
-def test_a_command_gets_the_facts_as_json_and_in_its_environment(tmp_path, monkeypatch):
-    run_command(
-        f'cat > "{tmp_path}/facts"; echo "$TFMON_NOTIFY_KIND $TFMON_NOTIFY_LANES" > "{tmp_path}/more"', NOTICE
-    )
-    facts = json.loads((tmp_path / "facts").read_text())
-    assert facts.pop("time").endswith("+00:00")
-    assert facts == {
-        "tfmon": __version__, "kind": "stall", "text": NOTICE.text, "lanes": ["gpu:0"], "scenario": "train.py",
-        "recording": "/runs/1.jsonl.gz",
-    }  # fmt: skip
-    assert (tmp_path / "more").read_text() == "stall gpu:0\n"
+class TestCommand:
+    def test_a_command_gets_the_facts_as_json_and_in_its_environment(self, tmp_path, monkeypatch):
+        run_command(
+            f'cat > "{tmp_path}/facts"; echo "$TFMON_NOTIFY_KIND $TFMON_NOTIFY_LANES" > "{tmp_path}/more"', NOTICE
+        )
+        facts = json.loads((tmp_path / "facts").read_text())
+        assert facts.pop("time").endswith("+00:00")
+        assert facts == {
+            "tfmon": __version__, "kind": "stall", "text": NOTICE.text, "lanes": ["gpu:0"], "scenario": "train.py",
+            "recording": "/runs/1.jsonl.gz",
+        }  # fmt: skip
+        assert (tmp_path / "more").read_text() == "stall gpu:0\n"
 
+    def test_a_lane_that_ends_is_told_by_the_command_of_the_user(self, command, tmp_path):
+        script = tmp_path / "train.py"
+        script.write_text(
+            "from tfmon import report\nfor _ in range(9): report.step(examples=4)\nraise SystemExit(3)\n"
+        )
+        words = ("--no-record", "--notify", f"cat >> {tmp_path}/facts", "--", sys.executable, script)
+        done = command("watch", *words)
+        facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
+        assert (done.code, [fact["kind"] for fact in facts]) == (3, ["failed", "ended"]), done.err
+        assert "exited with code 3" in facts[0]["text"] and facts[1]["scenario"] == "train.py"
 
-@pytest.mark.process
-def test_a_lane_that_ends_is_told_by_the_command_of_the_user(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(
-        "from tfmon import report\nfor _ in range(9): report.step(examples=4)\nraise SystemExit(3)\n"
-    )
-    words = ("watch", "--no-record", "--notify", f"cat >> {tmp_path}/facts", "--", sys.executable, str(script))
-    done = subprocess.run([sys.executable, "-m", "tfmon", *words], capture_output=True, text=True, timeout=300)
-    facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
-    assert (done.returncode, [fact["kind"] for fact in facts]) == (3, ["failed", "ended"]), done.stderr
-    assert "exited with code 3" in facts[0]["text"] and facts[1]["scenario"] == "train.py"
+    @pytest.mark.slow
+    def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(self, tmp_path):
+        script, before = tmp_path / "train.py", tmp_path / "before.jsonl.gz"
+        script.write_text(PACED)
+
+        def watch(*words: object, **paced: str) -> subprocess.CompletedProcess[str]:
+            return run_python("-m", "tfmon", "watch", "--headless", *words, "--", sys.executable, script, **paced)
+
+        assert watch("--record", before, PAUSE="0.002", STEPS="3000").returncode == 0
+        told = ("--notify", f"cat >> {tmp_path}/facts", "--no-record", "--baseline", before)
+        assert watch(*told, PAUSE="0.01", STEPS="900").returncode == 0
+        facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
+        (regression,) = [fact["text"] for fact in facts if fact["kind"] == "regression"]
+        assert "% slower (95 % CI" in regression
+        (tmp_path / "facts").unlink()
+        assert watch(*told, "--slower-than", "99%", PAUSE="0.01", STEPS="300").returncode == 0
+        assert '"kind": "regression"' not in (tmp_path / "facts").read_text()
+        done = run_python("-m", "tfmon", "race", "small-dense", "--notify", "true", "--baseline", before)
+        said = "tfmon: the baseline is of train.py, and this is small-dense"
+        assert (done.returncode, done.stderr.splitlines()[0]) == (2, said)
+
+    def test_a_command_that_fails_or_hangs_is_told_and_what_it_started_is_ended(self, monkeypatch, tmp_path):
+        demo = racing_demo()
+        told, fails = queue.Queue(), "echo no such host >&2; exit 6"
+        with notices(demo.session, lambda notice: run_command(fails, notice), told.put):
+            demo.fail("cpu")
+            assert told.get(timeout=60) == f"--notify: '{fails}' ended with 6: no such host"
+        assert told.empty(), "the end of the race is told in vain, too, but once is enough"
+        monkeypatch.setattr(notify, "PATIENCE_S", 0.2)
+        with pytest.raises(OSError, match="took longer than 0 s, and was killed"):
+            run_command(f"(sleep 600; touch {tmp_path}/late) & sleep 600", NOTICE)
 
 
 PACED = """
@@ -82,52 +103,6 @@ for _ in range(int(os.environ["STEPS"])):
     time.sleep(float(os.environ["PAUSE"]))
     report.step(examples=4)
 """
-
-
-@pytest.mark.slow
-@pytest.mark.process
-def test_a_lane_that_is_slower_than_in_a_recorded_race_is_told(tmp_path):
-    script, before = tmp_path / "train.py", tmp_path / "before.jsonl.gz"
-    script.write_text(PACED)
-
-    def watch(*words: object, **paced: str) -> subprocess.CompletedProcess[str]:
-        return run_python("-m", "tfmon", "watch", "--headless", *words, "--", sys.executable, script, **paced)
-
-    assert watch("--record", before, PAUSE="0.002", STEPS="3000").returncode == 0
-    told = ("--notify", f"cat >> {tmp_path}/facts", "--no-record", "--baseline", before)
-    assert watch(*told, PAUSE="0.01", STEPS="900").returncode == 0
-    facts = [json.loads(line) for line in (tmp_path / "facts").read_text().splitlines()]
-    (regression,) = [fact["text"] for fact in facts if fact["kind"] == "regression"]
-    assert "% slower (95 % CI" in regression
-    (tmp_path / "facts").unlink()
-    assert watch(*told, "--slower-than", "99%", PAUSE="0.01", STEPS="300").returncode == 0
-    assert '"kind": "regression"' not in (tmp_path / "facts").read_text()
-    for words, said in (
-        (("--baseline", before), "--baseline needs --notify COMMAND"),
-        (("--notify", "bell", "--baseline", before), "--baseline needs --notify COMMAND"),
-        (("--notify", "true", "--slower-than", "3%"), "--slower-than needs --baseline"),
-        (("--notify", "true", "--baseline", tmp_path / "none"), "none"),
-    ):
-        done = watch(*words, PAUSE="0", STEPS="1")
-        assert done.returncode == 2 and said in done.stderr
-    done = run_python("-m", "tfmon", "race", "small-dense", "--notify", "true", "--baseline", before)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (
-        2,
-        "tfmon: the baseline is of train.py, and this is small-dense",
-    )
-
-
-@pytest.mark.process
-def test_a_command_that_fails_or_hangs_is_told_and_what_it_started_is_ended(monkeypatch, tmp_path):
-    demo = racing_demo()
-    told, fails = queue.Queue(), "echo no such host >&2; exit 6"
-    with notices(demo.session, lambda notice: run_command(fails, notice), told.put):
-        demo.fail("cpu")
-        assert told.get(timeout=60) == f"--notify: '{fails}' ended with 6: no such host"
-    assert told.empty(), "the end of the race is told in vain, too, but once is enough"
-    monkeypatch.setattr(notify, "PATIENCE_S", 0.2)
-    with pytest.raises(OSError, match="took longer than 0 s, and was killed"):
-        run_command(f"(sleep 600; touch {tmp_path}/late) & sleep 600", NOTICE)
 
 
 @pytest.mark.parametrize(

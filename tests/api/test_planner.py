@@ -8,7 +8,7 @@ import pytest
 
 from tfmon.api import planner
 from tfmon.api.options import Purpose, RaceOptions, find_python
-from tfmon.api.planner import MOST_LANES, plan_race
+from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_USAGE, DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
@@ -22,16 +22,9 @@ SECOND = Gpu(index=1, uuid="GPU-bbbb", name="NVIDIA L4", physical_gpu=3)
 TWO_GPUS = GpuSearch(gpus=(FIRST, SECOND))
 NO_GPU = GpuSearch(reason="the NVIDIA driver is not installed", hint="install it")
 
-INFO = ScenarioInfo(
-    name="net",
-    path=Path("/scenarios/net.py"),
-    origin="file",
-    title="A net",
-    doc="",
-    knobs=(*COMMON, Knob("width", default=128, help="Units.", low=1, high=4096)),
-    contrast=("prefetch=off", "prefetch=auto"),
-    examples=1_000,
-)
+KNOBS = (*COMMON, Knob("width", default=128, help="Units.", low=1, high=4096))
+CONTRAST = ("prefetch=off", "prefetch=auto")
+INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", KNOBS, CONTRAST, 1_000)
 
 
 def plan(
@@ -54,20 +47,21 @@ def values(race: RacePlan, knob: str) -> list[object]:
     return [lane.settings[knob] for lane in race.lanes]
 
 
-def never(_: str) -> GpuSearch:
-    raise AssertionError("nobody asked for a GPU")
-
-
 def test_the_cpu_races_the_first_gpu_or_else_two_variants_race_on_the_cpu_and_the_reason_is_told():
     race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: TWO_GPUS)
     assert names(race) == ["cpu", "gpu:0"]
     assert no_gpu == ""
+
+    def refuse(_: object) -> None:
+        pytest.fail("no lane is on a GPU")
+
+    assert names(plan_race(INFO, RaceOptions(lanes=("cpu", "cpu")), refuse)[0]) == ["cpu #1", "cpu #2"]
     race, no_gpu = plan_race(INFO, RaceOptions(), lambda _: NO_GPU)
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert no_gpu == "the NVIDIA driver is not installed"
 
 
-def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes():
+def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes_nor_one_that_is_not_there():
     race = plan(info=replace(INFO, contrast=("width=8,prefetch=off", "width=16,prefetch=2")))
     assert values(race, "width") == [8, 16]
     assert values(race, "prefetch") == ["off", 2]
@@ -75,17 +69,8 @@ def test_a_contrast_may_set_several_knobs_but_none_that_is_set_for_all_lanes():
     assert set(values(race, "width")) == {64}
     assert names(race) == ["cpu prefetch=off", "cpu prefetch=auto"]
     assert names(plan(sets=("prefetch=1",))) == ["cpu"]
-
-
-def test_a_contrast_that_cannot_be_is_blamed_on_the_file():
     with pytest.raises(UsageError, match=r"the contrast of net\.py: .*depth"):
         plan(info=replace(INFO, contrast=("depth=1", "depth=2")))
-
-
-def test_cpu_lanes_need_no_search_for_gpus():
-    race, no_gpu = plan_race(INFO, RaceOptions(lanes=("cpu", "cpu")), never)
-    assert names(race) == ["cpu #1", "cpu #2"]
-    assert no_gpu == ""
 
 
 def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_own():
@@ -106,8 +91,6 @@ def test_hosts_are_connected_before_their_gpus_are_looked_for_and_each_has_its_o
         plan_race(INFO, RaceOptions(lanes=("gpu2/gpu:7",)), search)
     assert absent.value.message == "gpu2/gpu:7 is not there"
     assert absent.value.hint.startswith("gpu2 has gpu:0")
-    with pytest.raises(DeviceAbsentError, match="gpu3/gpu is not there: the NVIDIA driver"):
-        plan_race(INFO, RaceOptions(lanes=("gpu3/gpu",)), search)
 
 
 def test_a_setting_of_a_lane_goes_before_one_for_all_lanes_and_that_before_the_default():
@@ -141,16 +124,8 @@ def test_a_batch_may_be_as_large_as_the_data_and_no_larger():
     assert values(plan("cpu,batch_size=1000"), "batch_size") == [1_000]
     with pytest.raises(UsageError, match="batch_size=1001 is larger than the data of net; it can be at most 1000"):
         plan("cpu,batch_size=1001")
-    with pytest.raises(UsageError, match="batch_size=2000 is larger"):
-        plan(sets=("batch_size=2000",))
     # Where the file does not say how many examples there are, the trainer finds out.
     assert values(plan("cpu,batch_size=100000", info=replace(INFO, examples=None)), "batch_size") == [100_000]
-
-
-def test_too_many_lanes_are_refused():
-    assert len(plan(*["cpu"] * MOST_LANES).lanes) == MOST_LANES
-    with pytest.raises(UsageError, match=f"{MOST_LANES + 1} lanes are too many"):
-        plan(*["cpu"] * (MOST_LANES + 1))
 
 
 @pytest.mark.parametrize("value", ["inf", "1e999"])
@@ -163,39 +138,25 @@ def test_a_number_that_the_wire_and_json_cannot_carry_is_refused(value, where):
         plan(lane, sets=(f"rate={value}",) if where == "set" else (), info=info)
 
 
-def test_a_python_is_found_by_path_or_as_a_command(monkeypatch):
-    assert find_python(sys.executable) == Path(sys.executable)
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert find_python(Path(sys.executable).name) == Path(sys.executable)
-
-
-def test_a_link_is_not_followed_because_an_environment_is_found_by_its_place(tmp_path, monkeypatch):
+def test_a_python_is_found_by_path_or_as_a_command_and_links_are_not_followed(tmp_path, monkeypatch):
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert find_python(str(link)) == find_python("~/python") == link
-
-
-@pytest.mark.parametrize("make", ["nothing", "a file", "a folder"])
-def test_what_cannot_be_run_is_refused(make, tmp_path):
-    path = tmp_path / "python"
-    if make == "a file":
-        path.write_text("print()\n")
-    if make == "a folder":
-        path.mkdir()
-    with pytest.raises(UsageError, match="is not a program that can be run"):
-        find_python(str(path))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    assert find_python(str(link)) == find_python("~/python") == link, "an environment is found by its place"
+    assert find_python(Path(sys.executable).name) == Path(sys.executable)
+    for path in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(UsageError, match="is not a program that can be run"):
+            find_python(str(path))
 
 
 @pytest.mark.parametrize(
     ("more", "kind"),
     [
         ({}, ALWAYS_VALID),
-        ({"steps": 500}, ALWAYS_VALID),
         ({"seconds": 30.0}, SPENDING),
         ({"seconds": 30.0, "watched": False}, FIXED),
         ({"steps": 500, "watched": False}, FIXED),
-        ({"seconds": 30.0, "until_ci": 0.05}, ALWAYS_VALID),
         ({"until_ci": 0.05, "watched": False}, ALWAYS_VALID),
     ],
 )
@@ -239,7 +200,7 @@ def environment(prefix: Path, *packages: str) -> Path:
     return python
 
 
-def test_the_nearest_environments_with_tensorflow_are_named(machine):
+def test_the_active_and_the_nearest_environments_with_tensorflow_are_named(machine, monkeypatch):
     environment(machine / "work" / ".venv", "numpy")
     beside = environment(machine / "work" / "project" / "venv", "tensorflow")
     pyenv = environment(machine / "home" / ".pyenv" / "versions" / "3.12.1", "tensorflow")
@@ -250,20 +211,13 @@ def test_the_nearest_environments_with_tensorflow_are_named(machine):
     assert refused.value.message == f"{sys.executable} has no TensorFlow"
     assert f"--python {beside} (also in {pyenv}, '{conda}')" in refused.value.hint
     assert "\n" not in refused.value.line
-
-
-def test_the_active_environment_comes_first(machine, monkeypatch):
-    environment(machine / "work" / "project" / "venv", "tensorflow")
     active = environment(machine / "elsewhere", "tensorflow")
     monkeypatch.setenv("VIRTUAL_ENV", str(machine / "elsewhere"))
-    assert planner.find_tensorflow()[0] == active
+    assert planner.find_tensorflow() == [active, beside, pyenv]
 
 
-def test_without_any_it_says_how_to_install_it(machine):
+def test_without_any_it_says_how_to_install_it_and_a_named_interpreter_answers_for_itself(machine):
     with pytest.raises(TfmonError, match="no other Python with it was found") as refused:
         planner.need_tensorflow(Path(sys.executable))
     assert refused.value.hint.endswith("-m pip install tensorflow")
-
-
-def test_an_interpreter_that_was_named_answers_for_itself(machine):
     planner.need_tensorflow(Path("/usr/bin/python-of-the-user"))

@@ -26,7 +26,7 @@ from tfmon.probes.host_probe import unknown_host
     ("half_widths", "ends"), [((), False), ((0.04,), True), ((0.06,), False), ((0.04, 0.06), False)]
 )
 def test_a_race_until_ci_ends_once_every_interval_is_narrow(half_widths, ends, monkeypatch):
-    ranking = [Rank("cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
+    ranking = [Rank("A", "cpu", Estimate(1.0, 1 - half, 1 + half, 9)) for half in half_widths]
     analysis = SimpleNamespace(verdict=SimpleNamespace(ranking=ranking))
     monkeypatch.setattr(program, "analyse", lambda snapshot: analysis)
     racing, finished = Program(RaceOptions(until_ci=0.05, record=False)), []
@@ -46,6 +46,9 @@ def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its
         racing.session.accept(unknown_host(1, Missing("not read")))
         assert finished == ends
     assert racing.ending.exit_code_of_race("") == EXIT_UNHEALTHY
+    monkeypatch.setattr(racing.lanes, "end_now", lambda: finished.append("now"))
+    racing.end_now()
+    assert finished[-1] == "now", "at a second Ctrl+C"
     assert "ended by --fail-on: cpu: the loss is nan" in racing.session.snapshot().race.interrupted
     racing.close()
 

@@ -1,12 +1,10 @@
 """The fixture `tfmon_race` in a separate pytest: failures, skips, passes, and the printed table."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support.processes import run_python
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
@@ -59,9 +57,8 @@ def test_the_fixture(tmp_path):
 
     def run(*words: str) -> tuple[int, str]:
         child = ROOT / "tests" / "lanes" / "children" / "trainer.py"
-        command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", *words)
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "CHILD": str(child), "COLUMNS": "300"}
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        environment = {"PYTHONPATH": str(ROOT), "CHILD": str(child), "COLUMNS": "300"}
+        done = run_python("-m", "pytest", "-p", "no:cacheprovider", "-rs", *words, folder=tmp_path, **environment)
         return done.returncode, done.stdout + done.stderr
 
     code, said = run("--junitxml", str(tmp_path / "junit.xml"))
@@ -88,7 +85,6 @@ def test_the_fixture(tmp_path):
 
 def test_loading_it_imports_nothing_slow():
     code = "import sys, tfmon.pytest_plugin; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
+    told = run_python("-c", code, folder=ROOT).stdout
+    assert "tfmon" in told.split()
     assert not {"psutil", "click", "rich", "numpy", "tensorflow", "textual"} & set(told.split())

@@ -10,7 +10,7 @@ from support.ui import CPU_MACHINE, Demo
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.api.repeat_command import command_line
-from tfmon.catalog import command_scenario, find_scenario
+from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.cli import race_commands
 from tfmon.cli.main import cli
 from tfmon.errors import UsageError
@@ -39,40 +39,37 @@ def again(monkeypatch):
     def planned(line: str) -> RacePlan:
         program, *words = shlex.split(line)
         assert program == "tfmon"
-        with pytest.raises(Started) as started:
+        with pytest.raises(Started) as raised:
             cli.main(words, standalone_mode=False)
-        return plan_race(*started.value.args, lambda _: NO_GPU)[0]
+        return plan_race(*raised.value.args, lambda _: NO_GPU)[0]
 
     return planned
 
 
-def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tuple[Snapshot, RacePlan]:
-    """Return the snapshot of a race whose lanes have these settings in effect, and its plan."""
-    info = find_scenario(scenario)
-    specs = [LaneSpec("cpu") for _ in lanes]
+def started(specs, info: ScenarioInfo, *settings, command: str = "", mode: str = "turns") -> Snapshot:
     demo = Demo(specs, CPU_MACHINE, info.knobs, mode=mode)
     demo.session.begin(replace(demo.session.snapshot().race, scenario=info.name), demo.specs)
-    for spec, settings in zip(demo.specs, lanes, strict=True):
-        values = {**info.defaults(), **settings}
-        started = LaneStarted(lane=spec.name, at_ns=demo.clock(), pid=1, settings=values)
-        demo.session.accept(started)
-    options = RaceOptions(lanes=("cpu",) * len(lanes), mode=mode)
-    return demo.session.snapshot(), plan_race(info, options, lambda _: NO_GPU)[0]
+    for spec, values in zip(demo.specs, settings, strict=True):
+        demo.session.accept(LaneStarted(lane=spec.name, at_ns=1, pid=1, settings=values, command=command))
+    return demo.session.snapshot()
 
 
-def in_effect(snapshot: Snapshot) -> list[tuple[str, dict[str, object]]]:
-    return [(lane.spec.device, dict(lane.settings)) for lane in snapshot.lanes]
+def race_of(scenario: str, *lanes: dict[str, object], mode: str = "turns") -> tuple[Snapshot, RacePlan]:
+    """Return the snapshot of a race whose lanes have these settings in effect, and its plan."""
+    info, cpus = find_scenario(scenario), ("cpu",) * len(lanes)
+    settings = [{**info.defaults(), **lane} for lane in lanes]
+    plan, _ = plan_race(info, RaceOptions(lanes=cpus, mode=mode), lambda _: NO_GPU)
+    return started(list(map(LaneSpec, cpus)), info, *settings, mode=mode), plan
 
 
-def of_plan(plan: RacePlan) -> list[tuple[str, dict[str, object]]]:
-    return [(lane.spec.device, dict(lane.settings)) for lane in plan.lanes]
+def lanes_of(race: Snapshot | RacePlan) -> list[tuple[str, dict[str, object]]]:
+    return [(lane.spec.device, dict(lane.settings)) for lane in race.lanes]
 
 
 @pytest.mark.parametrize(
     "lanes",
     [
         ({}, {}),
-        ({"batch_size": 16}, {"batch_size": 512}),
         ({"batch_size": 64, "graph": False, "prefetch": 1}, {"batch_size": 64, "xla": True}),
         ({"mixed_precision": "bfloat16", "threads": 4}, {"prefetch": "off", "sync_every_step": True}, {}),
         ({"prefetch": 2},),
@@ -80,16 +77,13 @@ def of_plan(plan: RacePlan) -> list[tuple[str, dict[str, object]]]:
 )
 def test_the_command_gives_the_same_lanes_and_settings(again, lanes):
     snapshot, plan = race_of("small-dense", *lanes)
-    assert of_plan(again(command_line(snapshot, plan))) == in_effect(snapshot)
-    assert of_plan(again(command_line(snapshot))) == in_effect(snapshot), "of a replay"
+    assert lanes_of(again(command_line(snapshot, plan))) == lanes_of(snapshot)
+    assert lanes_of(again(command_line(snapshot))) == lanes_of(snapshot), "of a replay"
 
 
 def test_the_command_names_the_hosts(again):
-    demo = Demo(
-        (LaneSpec("cpu"), LaneSpec("cpu", host="me@gpu2")), CPU_MACHINE, find_scenario("small-dense").knobs
-    )
-    demo.session.begin(replace(demo.session.snapshot().race, scenario="small-dense"), demo.specs)
-    line = command_line(demo.session.snapshot())
+    lanes = LaneSpec("cpu"), LaneSpec("cpu", host="me@gpu2")
+    line = command_line(started(lanes, find_scenario("small-dense"), {}, {}))
     assert "--lane cpu --lane me@gpu2/cpu" in line
     assert [lane.spec.host for lane in again(line).lanes] == ["", "me@gpu2"]
 
@@ -118,7 +112,7 @@ def test_a_scenario_of_the_users_own_is_named_by_its_path(again, tmp_path, monke
     mine.write_bytes(find_scenario("small-dense").path.read_bytes())
     snapshot, plan = race_of(str(mine), {"batch_size": 8}, {"batch_size": 16})
     found = again(command_line(snapshot, plan))
-    assert found.scenario == mine and of_plan(found) == in_effect(snapshot)
+    assert found.scenario == mine and lanes_of(found) == lanes_of(snapshot)
 
 
 def test_a_script_keeps_its_arguments_and_the_knobs_it_was_given(again):
@@ -126,13 +120,8 @@ def test_a_script_keeps_its_arguments_and_the_knobs_it_was_given(again):
     info = command_scenario(words)
     settings = ({"learning_rate": 0.1 + 0.2, "wide": True}, {"learning_rate": 1e-07, "wide": True})
     lanes = [LaneSpec("cpu", {**setting}) for setting in settings]
-    demo = Demo(lanes, CPU_MACHINE, ())
-    demo.session.begin(replace(demo.session.snapshot().race, scenario=info.name), demo.specs)
-    for spec, one in zip(demo.specs, settings, strict=True):
-        started = {**one, "batch_size": 32}
-        event = LaneStarted(lane=spec.name, at_ns=1, pid=1, settings=started, command=shlex.join(words))
-        demo.session.accept(event)
-    line = command_line(demo.session.snapshot())
+    in_effect = [{**setting, "batch_size": 32} for setting in settings]
+    line = command_line(started(lanes, info, *in_effect, command=shlex.join(words)))
     found = again(line)
     assert found.command == words
     assert [lane.spec.settings | {"wide": lane.settings["wide"]} for lane in found.lanes] == list(settings)
@@ -140,9 +129,8 @@ def test_a_script_keeps_its_arguments_and_the_knobs_it_was_given(again):
 
 
 def test_a_value_with_a_comma_is_refused_where_only_a_lane_could_say_it():
-    demo = Demo([LaneSpec("cpu", {"layers": "64,32"}), LaneSpec("cpu", {"layers": "64"})], CPU_MACHINE, ())
-    for spec in demo.specs:
-        event = LaneStarted(lane=spec.name, at_ns=1, pid=1, settings=spec.settings, command="python train.py")
-        demo.session.accept(event)
+    settings, words = [{"layers": "64,32"}, {"layers": "64"}], (sys.executable, "train.py")
+    lanes = [LaneSpec("cpu", setting) for setting in settings]
+    raced = started(lanes, command_scenario(words), *settings, command=shlex.join(words))
     with pytest.raises(UsageError, match=r"layers=64,32 cannot be set for one lane"):
-        command_line(demo.session.snapshot())
+        command_line(raced)

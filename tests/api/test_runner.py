@@ -6,11 +6,12 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 from support.ui import Demo, FakeExperiments
@@ -19,22 +20,15 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.api import server, sockets
 from tfmon.api.program import Program
 from tfmon.api.run_base import Interruption
-from tfmon.api.server import MOST_WAITING, Server
-from tfmon.api.sockets import Answer, Ended, Follow, FromRunner, Request, RunnerGreeting
+from tfmon.api.server import Server
+from tfmon.api.sockets import Answer, Ended, FromRunner, Request, RunnerGreeting
 from tfmon.api.viewer import Viewer
-from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError, UsageError
+from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError
 from tfmon.model import codec
-from tfmon.model.control_messages import (
-    BeginRace,
-    BeginTuning,
-    ChangeKnob,
-    ChangeLanes,
-    Perform,
-    ProfileLanes,
-)
+from tfmon.model.control_messages import Command
 from tfmon.model.events import BadLine
 from tfmon.model.header import SCHEMA
-from tfmon.model.lane_state import PAUSED
+from tfmon.model.lane_events import PAUSED
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system import threads
@@ -64,24 +58,18 @@ class Run:
 
     demo: Demo = field(default_factory=lambda: Demo(mode="turns").go())
     experiments: FakeExperiments = field(default_factory=FakeExperiments)
-    suspended: list[str] = field(default_factory=list)
+    suspension: Mock = field(default_factory=Mock)
     viewers: list[Viewer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        suspension = SimpleNamespace(
-            suspend_lanes=lambda: self.suspended.append("suspend"),
-            continue_lanes=lambda: self.suspended.append("continue"),
-        )
-        self.demo.controls.suspension, self.demo.controls.all_over = suspension, False
-        self.demo.controls.calls = []
+        self.demo.controls.suspension, self.demo.controls.all_over = self.suspension, False
         program = FakeProgram(
             session=self.demo.session,
             lanes=self.demo.controls,
             experiments=self.experiments,
             repeat=lambda: "tfmon race conv",
             examine=lambda: "x" * 10_000,
-            profiles=SimpleNamespace(text=self.profile, pair=self.profile),
-            watch_gpus=lambda: "",
+            profiles=SimpleNamespace(of_lanes=lambda lanes: self.profile(*lanes)),
         )
         self.interrupted = Interruption(lambda: None, lambda: True)
         self.server = Server(program, self.interrupted)
@@ -121,15 +109,6 @@ def run() -> Iterator[Run]:
         viewer.leave()
 
 
-def test_a_viewer_knows_what_is_known_and_follows(run):
-    run.demo.race(3, (1_000, 5_500))
-    viewer = run.watch()
-    assert known(viewer.session.snapshot()) == known(run.demo.session.snapshot())
-    run.demo.race(3, (1_000, 5_500))
-    wait_for(lambda: run.caught_up(viewer.session), what="the viewer follows")
-    assert len(viewer.session.snapshot().lanes[0].points) > 10
-
-
 @pytest.mark.slow
 def test_viewers_that_come_and_go_at_random_lose_no_event(run):
     chance, first, over = random.Random(1), run.watch(), threading.Event()
@@ -154,16 +133,19 @@ def test_viewers_that_come_and_go_at_random_lose_no_event(run):
     assert first in run.viewers and len(run.viewers) > 5
 
 
-def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run):
-    connection = run.connect()
-    connection.sendall(codec.encode(Request(number=1, message=Follow(terminal="pts/9"))))
-    wait_for(lambda: run.server.viewers[0].follows, what="it watches")
-    (slow,) = run.server.viewers
+def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run, monkeypatch):
+    monkeypatch.setattr(server, "MOST_WAITING", 200)
+    monkeypatch.setattr(server, "FAREWELL_S", 0.01)
+    deaf, connection = run.connect(), run.connect()
+    for one in (deaf, connection):
+        one.sendall(codec.encode(Request(1, Command("follow", name="pts/9"))))
+    wait_for(lambda: all(one.follows and not one._behind for one in run.server.viewers), what="both watch")
+    _, slow = run.server.viewers
     quick = run.watch()
-    run.print(20 * MOST_WAITING)
-    assert len(slow._waiting) <= MOST_WAITING
-    wait_for(lambda: run.caught_up(quick.session), what="the other one follows")
-    assert slow._behind
+    while not slow._behind:
+        run.print(1_000)
+        assert len(slow._waiting) <= 200
+        wait_for(lambda: run.caught_up(quick.session), what="the other one follows")
     session, restored = Session(run.demo.session.snapshot().machine, run.demo.clock), 0
     connection.settimeout(PATIENCE_S)
     with connection.makefile("rb") as lines:
@@ -176,37 +158,28 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
             elif not isinstance(message, Answer):
                 session.accept(message)
     assert restored >= 2, "when it began to watch, and when it read again"
+    run.server.close(0)  # it waits only briefly for the viewer that reads nothing
     connection.close()
-
-
-def test_keys_become_requests_and_the_others_learn_who_pressed_them(run):
-    one, other, told = run.watch(), run.watch(), []
-    other.tell = told.append
-    one.send(ChangeKnob("cpu", "batch_size", 64))
-    one.send(ChangeLanes("pause", ("cpu", "gpu:0")))
-    one.ask(BeginRace("conv"))
-    wait_for(lambda: len(told) == 3, what="the other is told of each")
-    assert run.calls == [("set_knob", "cpu", "batch_size", 64), ("pause", ("cpu", "gpu:0")), ("race", "conv")]
-    assert told[0].startswith("process ") and told[0].endswith("change knob cpu, batch_size, 64")
-    wait_for(lambda: run.caught_up(one.session), what="the one that asked sees it, too")
-    assert "batch_size" in one.session.snapshot().lane("cpu").changes.requested
+    deaf.close()
 
 
 def test_what_is_wrong_with_a_request_is_said_to_the_one_that_made_it(run):
     viewer = run.watch()
-    assert viewer.repeat() == "tfmon race conv"
-    assert viewer.ask(Perform("examine")) == "x" * 10_000
-    assert viewer.ask(Perform("undo")) == "prefetch auto"
-    viewer.ask(BeginTuning("cpu", everything=True))
+    assert viewer.ask(Command("repeat")) == "tfmon race conv"
+    assert viewer.ask(Command("examine")) == "x" * 10_000
+    assert viewer.ask(Command("undo")) == "prefetch auto"
+    viewer.ask(Command("begin tuning", ("cpu",), values=(True,)))
     assert run.experiments.calls[-1] == ("start_tuning", "cpu", True)
+    viewer.ask(Command("begin race", name="conv"))
+    assert run.calls == [("race", "conv")]
     run.experiments.refusal = "there is nothing to take back"
     with pytest.raises(TfmonError, match="nothing to take back"):
-        viewer.ask(Perform("undo"))
+        viewer.ask(Command("undo"))
     with pytest.raises(TfmonError, match="no profile of cpu · wait") as raised:
-        viewer.ask(ProfileLanes(("cpu",)))
+        viewer.ask(Command("profile lanes", ("cpu",)))
     assert raised.value.exit_code == EXIT_DEVICE_ABSENT
     with pytest.raises(TfmonError, match="profile lanes cpu, gpu:0 failed: TypeError"):
-        viewer.ask(ProfileLanes(("cpu", "gpu:0")))
+        viewer.ask(Command("profile lanes", ("cpu", "gpu:0")))
 
 
 def test_the_first_end_ends_it_and_names_the_signal(run):
@@ -214,22 +187,12 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
     one.request_end("SIGTERM")
     wait_for(lambda: run.interrupted.count, what="it is to end")
     other.request_end()
-    assert other.repeat()
+    assert other.ask(Command("repeat"))
     assert (run.interrupted.count, run.interrupted.reason) == (1, "interrupted by SIGTERM")
     run.server.close(7)
     for viewer in (one, other):
         assert viewer.join(PATIENCE_S)
         assert viewer.ended == Ended(exit_code=7)
-
-
-def test_the_end_waits_only_briefly_for_one_that_does_not_read(run, monkeypatch):
-    monkeypatch.setattr(server, "FAREWELL_S", 0.01)
-    connection = run.connect()
-    connection.sendall(codec.encode(Request(number=1, message=Follow(terminal=""))))
-    wait_for(lambda: run.server.viewers[0].follows, what="it watches")
-    run.print(20 * MOST_WAITING)
-    run.server.close(0)
-    connection.close()
 
 
 def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, capsys):
@@ -239,18 +202,7 @@ def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, 
     while wild.recv(65_536):
         pass
     assert "invalid request" in capsys.readouterr().err
-    assert viewer.repeat()
-
-
-def test_a_runner_that_dies_is_said_and_no_request_waits_for_it(run):
-    viewer, told = run.watch(), []
-    viewer.tell = told.append
-    run.server.viewers[0].drop()
-    assert viewer.join(PATIENCE_S)
-    wait_for(lambda: told, what="it is said")
-    assert "has ended without a word" in told[0] and "tfmon replay last" in told[0]
-    with pytest.raises(TfmonError, match="has ended without a word"):
-        viewer.repeat()
+    assert viewer.ask(Command("repeat"))
 
 
 @pytest.mark.parametrize("leaves", [True, False], ids=["leaves", "is lost"])
@@ -263,7 +215,8 @@ def test_what_is_suspended_or_paused_goes_on_when_its_terminal_is_lost(run, leav
         viewer.leave()
     else:
         viewer._connection.shutdown(socket.SHUT_RDWR)
-    wait_for(lambda: run.suspended == ["suspend", "continue"], what="the lanes continue")
+    continued = [call.suspend_lanes(), call.continue_lanes()]
+    wait_for(lambda: run.suspension.method_calls == continued, what="the lanes continue")
     assert leaves or wait_for(lambda: run.calls, what="paused lanes resume") is None
     assert run.calls == ([] if leaves else [("resume", tuple(run.demo.names))])
 
@@ -282,7 +235,8 @@ def test_it_is_over_when_the_lanes_are_and_nobody_watches(run):
 
 def test_the_clock_of_another_machine_is_that_of_what_comes_from_there(run, monkeypatch):
     booted = partial(RunnerGreeting, scenario="train.py", clock_ns=5_000_000_000, pid=7)
-    monkeypatch.setattr(server, "RunnerGreeting", lambda **_: booted())
+    own = SimpleNamespace(**{**vars(sockets), "RunnerGreeting": lambda **_: booted()})
+    monkeypatch.setattr(server, "sockets", own)
     remote = SimpleNamespace(host=SimpleNamespace(name="gpu2"), lost=lambda name: TfmonError(f"{name} is lost"))
     viewer = connected(run.connect(), remote=remote)
     assert 5 <= viewer.session.snapshot().at_ns / 1e9 < 5 + PATIENCE_S
@@ -290,45 +244,30 @@ def test_the_clock_of_another_machine_is_that_of_what_comes_from_there(run, monk
     viewer.leave()
 
 
-@pytest.fixture
-def greeted() -> Iterator[Callable[[bytes], socket.socket]]:
-    """Return a function that makes a connection with a first message."""
-    opened = []
+GREETING = codec.encode(RunnerGreeting(schema=SCHEMA, tfmon="9.9", pid=7, scenario="train.py"))
+NEWER = codec.encode(RunnerGreeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scenario="train.py"))
 
-    def make(line: bytes) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        opened.extend((ours, theirs))
+
+@pytest.mark.parametrize(
+    ("line", "said", "code"),
+    [
+        (NEWER.replace(b'"pid"', b'"new":1,"pid"'), rf"7 runs .* with tfmon 9.9, schema {SCHEMA + 1}; this", 2),
+        (GREETING + b'{"type":"Known","known":{"new":1}}\n', "process 7 runs train.py with tfmon 9.9, schema", 2),
+        (GREETING, "process 7, which ran train.py, has ended unexpectedly", 1),
+        (b"", "has ended", 1),
+        (b"nonsense\n", "message cannot be read", 2),
+        (b'{"type":"Other"}\n', "message cannot be read", 2),
+        (codec.encode(Ended(exit_code=3, error="no such file", hint="name another")), "no such file · name", 3),
+    ],
+)
+def test_what_cannot_be_followed_is_refused_in_a_line(line, said, code):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
         theirs.sendall(line)
         theirs.shutdown(socket.SHUT_WR)
-        return ours
-
-    yield make
-    for one in opened:
-        one.close()
-
-
-def test_a_runner_of_another_schema_is_refused_with_both_versions(greeted):
-    line = codec.encode(RunnerGreeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scenario="train.py"))
-    with pytest.raises(UsageError, match=rf"process 7 runs train.py with tfmon 9.9, schema {SCHEMA + 1}; this is"):
-        connected(greeted(line.replace(b'"pid"', b'"new":1,"pid"')))
-
-
-def test_a_runner_of_the_same_schema_that_cannot_be_understood_is_refused_in_the_same_way(greeted):
-    line = codec.encode(RunnerGreeting(schema=SCHEMA, tfmon="9.9", pid=7, scenario="train.py"))
-    with pytest.raises(UsageError, match=r"process 7 runs train\.py with tfmon 9\.9"):
-        connected(greeted(line + b'{"type":"Known","known":{"new":1}}\n'))
-
-
-@pytest.mark.parametrize("line", [b"", b"nonsense\n", b'{"type":"Other"}\n'])
-def test_what_is_no_runner_is_refused_in_a_line(greeted, line):
-    with pytest.raises(TfmonError):
-        connected(greeted(line))
-
-
-def test_a_run_that_could_not_begin_says_so_with_its_exit_code(greeted):
-    with pytest.raises(TfmonError, match="no such file") as raised:
-        connected(greeted(codec.encode(Ended(exit_code=3, error="no such file", hint="name another"))))
-    assert raised.value.exit_code == 3
+        with pytest.raises(TfmonError, match=said) as raised:
+            connected(ours)
+    assert raised.value.exit_code == code
 
 
 @pytest.fixture
@@ -351,7 +290,7 @@ def test_it_is_found_by_process_while_it_listens_and_again_when_the_folder_was_l
     assert not list(sockets.under_way())
 
 
-def test_the_socket_of_a_dead_runner_goes_and_other_users_are_refused(run, runtime, monkeypatch):
+def test_a_dead_socket_goes_and_other_users_and_long_paths_are_refused(run, runtime, monkeypatch, tmp_path):
     with sockets.listen() as dead:
         path = dead.getsockname()
     assert list(runtime.iterdir())
@@ -366,17 +305,13 @@ def test_the_socket_of_a_dead_runner_goes_and_other_users_are_refused(run, runti
     assert not list(sockets.under_way())
     monkeypatch.undo()
     run.server.close(0)
-
-
-def test_a_path_that_is_too_long_for_a_socket_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv(sockets.FOLDER_VARIABLE, str(tmp_path / ("x" * 100)))
     with pytest.raises(OSError, match="too long for a socket; set TFMON_RUNTIME"):
         sockets.listen()
 
 
 def test_threads_that_die_cost_one_viewer_and_not_the_run(run, runtime, monkeypatch, capsys):
-    viewer = run.watch()
-    own, doomed = threads.guarded, {"tfmon-viewer", "tfmon-listen"}
+    viewer, own, doomed = run.watch(), threads.guarded, {"tfmon-viewer", "tfmon-listen"}
 
     def guarded(name, work, failed) -> None:
         own(name, (lambda: 1 // 0) if name in doomed else work, failed)
@@ -389,17 +324,8 @@ def test_threads_that_die_cost_one_viewer_and_not_the_run(run, runtime, monkeypa
     doomed.clear()
     run.server.listen()
     wait_for(lambda: list(sockets.under_way()), what="it listens again")
-    assert viewer.repeat()
+    assert viewer.ask(Command("repeat"))
+    doomed.add("tfmon-view")
+    follows_no_more = run.watch()
+    assert follows_no_more.join(PATIENCE_S) and follows_no_more.ended is None
     run.server.close(0)
-
-
-def test_a_viewer_whose_thread_dies_knows_that_it_follows_no_more(run, monkeypatch):
-    own = threads.guarded
-
-    def guarded(name, work, failed) -> None:
-        own(name, (lambda: 1 // 0) if name == "tfmon-view" else work, failed)
-
-    monkeypatch.setattr(threads, "guarded", guarded)
-    viewer = run.watch()
-    assert viewer.join(PATIENCE_S)
-    assert viewer.ended is None

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.verdicts import ended, lane, noisy
+from support.verdicts import ended, lane, noisy, with_slices
 
 from tfmon.analysis.statistics import MOST_DEGREES
 from tfmon.api import state
@@ -59,16 +59,7 @@ def test_a_broken_file_tells_nothing_and_is_replaced(file, text):
 )
 def test_only_a_race_with_several_processes_and_little_noise_is_remembered(scatter, each_rounds, remembered):
     lanes = [lane(name, noisy(100, 60, scatter, seed=at)) for at, name in enumerate(("cpu", "gpu:0"))]
-    raced = ended(*lanes, fresh=True)
-    several = tuple(
-        replace(
-            one,
-            measurements=replace(
-                one.measurements,
-                slices=tuple(replace(each, process=each.round // each_rounds) for each in one.slices),
-            ),
-        )
-        for one in raced.lanes
-    )
-    state.remember_race(replace(raced, lanes=several))
+    several = [with_slices(one, lambda part: replace(part, process=part.round // each_rounds)) for one in lanes]
+    raced = ended(*several, fresh=True)
+    state.remember_race(raced)
     assert (state.recall([raced.machine]) is not None) is remembered

@@ -3,14 +3,14 @@
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from support.waiting import HANGS_S, wait_for
+from support.processes import run_python
+from support.waiting import wait_for
 
 import tfmon
 from tfmon import report
@@ -72,11 +72,8 @@ def test_reported_steps_are_seen_twice_in_one_process_without_tensorflow():
         assert result.last_loss == pytest.approx(1 / STEPS)
         assert result.private_bytes > 2**20, "it was sampled"
         assert lines and lines[-1].startswith("cpu: ") and "examples/s" in lines[-1]
-        assert (
-            str(w).startswith("cpu: time of a step: compute ")
-            and f"{STEPS} steps" in str(w)
-            and "<polyline" in w._repr_html_()
-        )
+        assert str(w).startswith("cpu: time of a step: compute ")
+        assert f"{STEPS} steps" in str(w) and "<polyline" in w._repr_html_()
 
 
 def test_an_error_passes_unchanged_and_the_figures_until_then_are_kept():
@@ -93,12 +90,16 @@ def test_an_error_passes_unchanged_and_the_figures_until_then_are_kept():
     assert w.result.state == "finished" and "interrupted by KeyboardInterrupt" in str(w)
 
 
-def test_a_second_one_at_once_is_refused_and_the_first_goes_on():
+def test_a_second_one_at_once_and_bad_input_are_refused_and_the_first_goes_on():
     with tfmon.watch(progress=False) as w:
         with pytest.raises(UsageError, match="watched already, and cannot be twice"), tfmon.watch():
             pass
         train()
     assert w.result.steps == STEPS
+    with pytest.raises(UsageError, match="progress=3 is not possible · it is True or False"):
+        tfmon.watch(progress=3)
+    with pytest.raises(UsageError, match="nothing was watched yet"):
+        print(tfmon.watch().result)
 
 
 def test_a_script_that_tfmon_runs_is_watched_from_outside_alone(monkeypatch):
@@ -109,13 +110,6 @@ def test_a_script_that_tfmon_runs_is_watched_from_outside_alone(monkeypatch):
         assert finders == sys.meta_path
     assert (w.result.state, w.result.steps) == ("finished", None)
     assert "steps not measured: tfmon runs this script, and measures it from outside" in str(w)
-
-
-def test_bad_input_is_refused_with_one_line():
-    with pytest.raises(UsageError, match="progress=3 is not possible · it is True or False"):
-        tfmon.watch(progress=3)
-    with pytest.raises(UsageError, match="nothing was watched yet"):
-        print(tfmon.watch().result)
 
 
 def test_what_cannot_be_shown_stops_nothing(monkeypatch, capsys):
@@ -140,13 +134,9 @@ def test_the_lane_is_on_the_gpus_that_tensorflow_has(monkeypatch):
     monkeypatch.setattr(api, "find_gpus", lambda: GpuSearch(gpus=gpus))
     monkeypatch.setattr(api, "choose_gpu_probe", lambda gpus: None)
     with tfmon.watch(progress=False) as w:
-        for event in (
-            Hello(at_ns=1, protocol=PROTOCOL, pid=os.getpid(), python="3.12"),
-            LibrariesLoaded(
-                at_ns=1, tensorflow="2.21", keras="3", numpy="2", device_name="NVIDIA H100", gpu_uuids=("GPU-1",)
-            ),
-        ):
-            w._take(event)
+        w._take(Hello(at_ns=1, protocol=PROTOCOL, pid=os.getpid(), python="3.12"))
+        loaded = {"tensorflow": "2.21", "keras": "3", "numpy": "2", "device_name": "NVIDIA H100"}
+        w._take(LibrariesLoaded(at_ns=1, gpu_uuids=("GPU-1",), **loaded))
         assert (w.result.device, w.result.device_name) == ("gpu:1", "NVIDIA H100")
 
 
@@ -160,40 +150,53 @@ def test_a_mistake_of_tfmon_fails_the_lane_and_not_the_script(monkeypatch):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> dict:
-    """What watched_training.py says."""
     environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0",
+        "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "-1", "TF_ENABLE_ONEDNN_OPTS": "0",
         "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1",
     }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, HERE / "watched_training.py"],
-        env=environment, cwd=tmp_path_factory.mktemp("work"), capture_output=True, text=True, timeout=HANGS_S,
-    )  # fmt: skip
+    done = run_python(HERE / "watched_training.py", folder=tmp_path_factory.mktemp("work"), **environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.tensorflow
 @pytest.mark.trainer
-@pytest.mark.parametrize("block", ["fit 1", "fit 2", "loop 1"])
-def test_weights_and_losses_are_those_without_it_and_all_steps_are_seen(trained, block):
-    same_losses, same_weights, lane = trained[block]
-    assert same_losses and same_weights
-    epochs = 10 if block.startswith("fit") else 2
-    assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", epochs * 128, epochs * 1_024)
-    if block.startswith("fit"):  # a loop of half a second may have no steady window
-        assert lane["examples_per_s"] > 0 and lane["bottleneck"] and lane["time_pct"]["input"] is not None
-    assert not {"steps", "examples", "input"} & lane["missing"].keys()
+class TestTraining:
+    @pytest.mark.parametrize(("block", "epochs"), [("fit 1", 10), ("fit 2", 2), ("loop 1", 2)])
+    def test_weights_and_losses_are_those_without_it_and_all_steps_are_seen(self, trained, block, epochs):
+        same_losses, same_weights, lane = trained[block]
+        assert same_losses and same_weights
+        assert (lane["state"], lane["steps"], lane["examples"]) == ("finished", epochs * 128, epochs * 1_024)
+        if block == "fit 1":  # half a second of the others may have no steady window
+            assert lane["examples_per_s"] > 0 and lane["bottleneck"] and lane["time_pct"]["input"] is not None
+        assert not {"steps", "examples", "input"} & lane["missing"].keys()
 
+    @pytest.mark.parametrize("block", ["again", "loop again"])
+    def test_a_step_that_was_traced_in_an_earlier_block_is_measured_in_full(self, trained, block):
+        lane = trained[block]
+        assert trained["again equal"]
+        assert (lane["steps"], lane["examples"]) == (2 * 128, 2 * 1_024)
+        assert not {"steps", "examples", "input"} & lane["missing"].keys()
 
-@pytest.mark.tensorflow
-@pytest.mark.trainer
-@pytest.mark.parametrize("block", ["again", "loop again"])
-def test_a_step_that_was_traced_in_an_earlier_block_is_measured_in_full(trained, block):
-    lane = trained[block]
-    assert trained["again equal"]
-    assert (lane["steps"], lane["examples"]) == (2 * 128, 2 * 1_024)
-    assert not {"steps", "examples", "input"} & lane["missing"].keys()
+    @pytest.mark.parametrize(
+        ("data", "reason"),
+        [
+            ("a part is longer", PARTS_DIFFER),
+            ("several steps a call", PARTS_DIFFER),
+            ("rows come second", NO_ROWS),
+        ],
+    )
+    def test_examples_are_unknown_if_no_one_dimension_counts_them(self, trained, data, reason):
+        lane = trained[data]
+        assert (lane["steps"], lane["examples"], lane["missing"]["examples"]) == (8, None, reason)
+
+    def test_everything_of_tensorflow_and_keras_is_the_original_after_it(self, trained):
+        assert len(trained["hooked"]) > 20, "what is compared has the hooks in it"
+        assert trained["changed"] == [] and trained["own function"]
+        assert trained["state"], "environment, finders of modules, descriptors and threads"
+        same, no_frames_of_ours, lane = trained["raises"]
+        assert same and no_frames_of_ours
+        assert (lane["state"], lane["error"], lane["steps"]) == ("failed", "ValueError: of the script", 2 * 128)
 
 
 @pytest.mark.tensorflow
@@ -205,65 +208,22 @@ def test_of_a_step_that_was_traced_before_what_is_not_known_is_said(trained):
     assert (lane["steps"], lane["examples"], lane["loss"]["last"]) == (2 * 128, 2 * 1_024, None)
 
 
-@pytest.mark.tensorflow
-@pytest.mark.trainer
-@pytest.mark.parametrize(
-    ("data", "reason"),
-    [("a part is longer", PARTS_DIFFER), ("several steps a call", PARTS_DIFFER), ("rows come second", NO_ROWS)],
-)
-def test_examples_are_unknown_if_no_one_dimension_counts_them(trained, data, reason):
-    lane = trained[data]
-    assert (lane["steps"], lane["examples"], lane["missing"]["examples"]) == (8, None, reason)
-
-
-@pytest.mark.tensorflow
-@pytest.mark.trainer
-def test_everything_of_tensorflow_and_keras_is_the_original_after_it(trained):
-    assert len(trained["hooked"]) > 20, "what is compared has the hooks in it"
-    assert trained["changed"] == [] and trained["own function"]
-    assert trained["state"], "environment, finders of modules, descriptors and threads"
-    same, no_frames_of_ours, lane = trained["raises"]
-    assert same and no_frames_of_ours
-    assert (lane["state"], lane["error"], lane["steps"]) == ("failed", "ValueError: of the script", 2 * 128)
-
-
-class Shell:
-    """As much of IPython as the magic uses."""
-
-    execution_count = 1
-
-    def __init__(self):
-        from IPython.core.compilerop import CachingCompiler
-        from IPython.core.inputtransformer2 import TransformerManager
-
-        self.compile, self.user_ns = CachingCompiler(), {"train": train}
-        self.transform_cell = TransformerManager().transform_cell
-
-    def register_magic_function(self, function, kind, name):
-        assert (kind, name) == ("cell", "tfmon")
-        self.run = function
-
-    def ex(self, code):
-        exec(code, self.user_ns)
-
-    def ev(self, code):
-        return eval(code, self.user_ns)
-
-
 @pytest.mark.process
-def test_the_magic_keeps_what_was_seen_and_returns_the_last_value(monkeypatch):
+def test_the_magic_keeps_what_was_seen_and_returns_the_last_value():
     pytest.importorskip("IPython")
     from IPython.core.error import UsageError as MagicError
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
 
-    shell = Shell()
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}), user_ns={"train": train})
     tfmon.load_ipython_extension(shell)
-    assert shell.run(" w ", "train()\na = 5\na + 1\n") == 6
+    assert shell.run_cell_magic("tfmon", " w ", "train()\na = 5\na + 1\n") == 6
     assert shell.user_ns["w"].result.steps == STEPS and shell.user_ns["a"] == 5
     with pytest.raises(MagicError, match="%%tfmon a b is not possible; it takes a name"):
-        shell.run("a b", "1")
+        shell.run_cell_magic("tfmon", "a b", "1")
     with pytest.raises(ZeroDivisionError):
-        shell.run("failed", "1 / 0")
+        shell.run_cell_magic("tfmon", "failed", "1 / 0")
     assert shell.user_ns["failed"].result.state == "failed"
     with pytest.raises(UsageError, match="watched already"), tfmon.watch(progress=False):
-        shell.run("", "1")
+        shell.run_cell_magic("tfmon", "", "1")
     assert api.VARIABLE not in os.environ

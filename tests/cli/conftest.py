@@ -51,8 +51,9 @@ def tfmon(monkeypatch, capsys) -> Callable[..., Ran]:
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
     """The user's folder of recordings, which is not there yet."""
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
-    return tmp_path / "recordings"
+    folder = tmp_path / "state" / "recordings"
+    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    return folder
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from support.slow import slow_except
 from support.waiting import wait_for
 
-ROOT = Path(__file__).parents[2]
 TYPED = {
     "tfmon ra": "tfmon race",
     "tfmon race small-d": "tfmon race small-dense",
@@ -49,8 +48,8 @@ def test_tab_in_a_real_shell(shell, tmp_path):
     command.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
     (tmp_path / "settings.toml").write_text('[hosts.node7]\nrun = ["srun"]\n')
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "TERM": "xterm"}
-    env["TFMON_CONFIG"] = str(tmp_path / "settings.toml")
+    env = {**os.environ, "PATH": path, "HOME": str(tmp_path), "TERM": "xterm"}
+    env |= {"PYTHONPATH": str(Path(__file__).parents[2]), "TFMON_CONFIG": str(tmp_path / "settings.toml")}
     arguments, begin = SHELLS[shell]
     child = pexpect.spawn(shell, arguments, env=env, cwd=str(tmp_path), dimensions=(24, 160), encoding="utf-8")
     screen = pyte.Screen(160, 24)

@@ -65,21 +65,3 @@ def test_a_tuning_that_tried_nothing_cannot_tell_and_says_why(tfmon, tmp_path):
     done = tfmon("tune", "--no-record", "--lane", "cpu", "--", sys.executable, tmp_path / "script.py")
     assert done.code == 5
     assert "nothing was tried\nended early: the script ended, and no training step was seen" in done.out
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (("crossover", "small-dense", "--knob", "hue"), 2, "there is no knob 'hue'"),
-        (("crossover", "small-dense", "--knob", "graph"), 2, "graph takes on or off; a crossover needs"),
-        (("crossover", "small-dense", "--lane", "cpu"), 2, "a crossover compares two lanes"),
-        (("crossover", "small-dense", *3 * ("--lane", "cpu")), 2, "compares two lanes, and 3 are named"),
-        (("tune", "small-dense", "--lane", "gpu:7"), 3, "gpu:7 is not there"),
-        (("tune",), 2, "tune a scenario, or a command of your own"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
-)
-def test_what_cannot_be_is_refused_before_anything_starts(tfmon, words, code, said):
-    done = tfmon(*words)
-    assert (done.code, done.out) == (code, "")
-    assert said in done.err

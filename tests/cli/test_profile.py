@@ -11,8 +11,6 @@ from support.ui import racing_demo
 from tests.ui.test_profiles_page import profiled
 from tfmon.model.header import JSON_SCHEMA
 
-LARGE = Path(__file__).parents[2] / "benchmarks" / "one_large_layer.py"
-
 
 @pytest.mark.tensorflow
 def test_steps_are_profiled_and_the_trace_is_kept_in_both_forms(tfmon, tmp_path):
@@ -44,29 +42,6 @@ def test_a_profile_that_cannot_be_taken_says_why_and_leaves_no_folder(tfmon, scr
     assert not list(tmp_path.glob("tfmon-profile-*"))
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
-    [
-        (["small-dense", "--steps", "0"], 2, "--steps"),
-        (["small-dense", "--lane", "gpu:7"], 3, "gpu:7 is not there"),
-        (["small-dense", "--chrome", "/proc/x.json"], 2, "--chrome /proc/x.json cannot be written: "),
-        (["small-dense", "--keep", "/proc/nowhere"], 2, "--keep /proc/nowhere is not a folder that can be made"),
-        (["small-dense", "--html", "x.html"], 2, "--html is for the comparison of two lanes"),
-        (["small-dense", *["--lane", "cpu"] * 3], 2, "two lanes are compared, not 3"),
-        (["one", "other", "--lane", "cpu"], 2, "kept profiles are compared as they are"),
-        (["no-such-run", "other"], 2, "there is no recording no-such-run"),
-        (["/proc/self/task", "other"], 2, "the folder /proc/self/task has no trace"),
-        (["/proc/self/task"], 2, "the folder /proc/self/task has no trace"),
-        (["/proc/self/task", "--set", "batch_size=3"], 2, "a kept profile is read as it is"),
-        ([], 2, "profile a scenario, or a command of your own"),
-    ],
-)
-def test_what_cannot_be_gets_a_clear_line(tfmon, words, code, said):
-    done = tfmon("profile", *words)
-    assert done.code == code
-    assert said in " ".join(done.err.split())
-
-
 @pytest.mark.slow
 @pytest.mark.tensorflow
 def test_two_lanes_are_compared_and_their_traces_again_later(tfmon, tmp_path):
@@ -74,7 +49,7 @@ def test_two_lanes_are_compared_and_their_traces_again_later(tfmon, tmp_path):
     chrome, keep, page = tmp_path / "both.json", tmp_path / "kept", tmp_path / "page.html"
     lanes = ["--lane", "cpu,batch_size=16", "--lane", "cpu,batch_size=256", "--set", "variant=dense"]
     more = ["--profiles", "2", "--steps", "5", "--json", "--chrome", chrome, "--keep", keep, "--html", page]
-    done = tfmon("profile", str(LARGE), *lanes, *more)
+    done = tfmon("profile", Path(__file__).parents[2] / "benchmarks" / "one_large_layer.py", *lanes, *more)
     assert done.code == 0, done.err
     result = json.loads(done.out)
     rows = result["parts"]["operation"]

@@ -34,18 +34,11 @@ def three(tmp_path) -> str:
     return str(path)
 
 
-@pytest.fixture
-def failing(monkeypatch):
-    """Plan no race: each is refused with the names of its lanes."""
-
+def test_a_claim_that_cannot_be_raced_says_why_and_a_corrected_one_is_not_raced(tfmon, three, monkeypatch):
     def plan(self, info, options):
         raise DeviceAbsentError(f"{options.lanes[1]} is not there")
 
     monkeypatch.setattr(Program, "plan", plan)
-
-
-@pytest.mark.usefixtures("failing")
-def test_a_claim_that_cannot_be_raced_says_why_and_a_corrected_one_is_not_raced(tfmon, three):
     done = tfmon("verify", three, "--json")
     assert done.code == 0, done.err
     claims = {claim["id"]: claim for claim in json.loads(done.out)["claims"]}

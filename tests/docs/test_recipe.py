@@ -25,7 +25,6 @@ exec "{sys.executable}" "{ROOT / "tests" / "lanes" / "children" / "trainer.py"}"
 
 
 def step(name: str) -> str:
-    """Return the script of a step of the recipe."""
     page = (ROOT / "docs" / "python.md").read_text()
     lines = page.partition(f"- name: {name}\n")[2].partition("run: |\n")[2].splitlines()
     most = len(lines[0]) - len(lines[0].lstrip())
@@ -38,13 +37,11 @@ def step(name: str) -> str:
 def test_a_change_that_makes_a_package_slower_fails(tmp_path):
     for side, factor in (("base", "1"), ("head", "0.02")):
         python = tmp_path / side / ".venv" / "bin" / "python"
-        for file, text in (
-            ("scenarios/ours.py", SCENARIO),
-            (".venv/bin/python", PYTHON.replace("FACTOR", factor)),
-        ):
-            (tmp_path / side / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / side / file).write_text(text)
+        python.parent.mkdir(parents=True)
+        python.write_text(PYTHON.replace("FACTOR", factor))
         python.chmod(0o755)
+        (tmp_path / side / "scenarios").mkdir()
+        (tmp_path / side / "scenarios" / "ours.py").write_text(SCENARIO)
     race = step("Race both alternately")
     assert "1 2 3 4 5" in race and "--seconds 10" in race
     shorter = race.replace("1 2 3 4 5", "1").replace("--seconds 10", "--seconds 3")
@@ -53,10 +50,8 @@ def test_a_change_that_makes_a_package_slower_fails(tmp_path):
     environment["TFMON_RECORDINGS"] = str(tmp_path / "recordings")
 
     def run(text: str) -> subprocess.CompletedProcess[str]:
-        words = ["bash", "-e", "-o", "pipefail", "-c", text]
-        return subprocess.run(
-            words, cwd=tmp_path / "head", env=environment, capture_output=True, text=True, check=False
-        )
+        words, head = ["bash", "-e", "-o", "pipefail", "-c", text], tmp_path / "head"
+        return subprocess.run(words, cwd=head, env=environment, capture_output=True, text=True, check=False)
 
     raced = run(shorter)
     assert raced.returncode == 0, raced.stderr

@@ -45,8 +45,6 @@ BARE = Interpreter(
 
 
 class Bench:
-    """A faked environment and machine."""
-
     def __init__(self, folder: Path) -> None:
         self.python = Path(BARE.executable)
         self.root, self.site, self.cwd = folder / "root", folder / "site", folder / "cwd"
@@ -61,14 +59,12 @@ class Bench:
         self.tensorflow()
 
     def write(self, path: str, text: str) -> Path:
-        """Write a file of the machine."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
         return file
 
     def install(self, name: str, version: str, *lines: str, site: Path | None = None) -> Path:
-        """Install the metadata of a package."""
         folder = (site or self.site) / f"{name.replace('-', '_')}-{version}.dist-info"
         folder.mkdir(parents=True)
         folder.joinpath("METADATA").write_text(
@@ -78,12 +74,10 @@ class Bench:
         return folder
 
     def remove(self, name: str) -> None:
-        """Remove the metadata of a package."""
         for folder in self.site.glob(f"{name.replace('-', '_')}-*.dist-info"):
             shutil.rmtree(folder)
 
     def replace(self, name: str, version: str) -> None:
-        """Install another version of a package."""
         self.remove(name)
         self.install(name, version)
 
@@ -127,12 +121,10 @@ class Bench:
         return replace(gather_facts(self.python, imports=False, roots=roots), **changes)
 
     def find(self, id: str, **changes: object) -> Finding:
-        """Return the finding of a check in this environment."""
         return find(id, self.facts(**changes))
 
 
 def find(id: str, facts: Facts) -> Finding:
-    """Return the finding of a check in these facts."""
     return next(check for check in CHECKS if check.id == id).judge(facts)
 
 

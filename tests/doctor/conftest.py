@@ -6,7 +6,6 @@ import venv
 from pathlib import Path
 
 import pytest
-from support.nvml import build_fake_nvml, driver, load_driver
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor import gather_facts
@@ -14,12 +13,9 @@ from tfmon.probes import surroundings
 
 from .bench import Bench
 
-__all__ = ["build_fake_nvml", "driver", "load_driver"]
-
 
 @pytest.fixture(scope="session")
 def bare_python(tmp_path_factory) -> Path:
-    """Return a real interpreter without packages."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder, with_pip=False, symlinks=sys.platform != "win32")
     return folder / "bin" / "python"

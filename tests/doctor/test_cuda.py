@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.probes.cuda import wanted_libraries
-from tfmon.probes.interpreter import Build
 from tfmon.probes.surroundings import Platform
 
 from .bench import build_library, find, with_gpu
@@ -44,16 +42,13 @@ def library(bench, name: str) -> Path:
     return bench.site / "nvidia" / name.split(".")[0] / "lib" / name
 
 
-def test_all_are_opened_where_tensorflow_would_find_them(toolkit):
+def test_all_are_opened_where_tensorflow_would_find_them_and_missing_and_broken_ones_are_reported(toolkit):
     facts = toolkit.facts()
     finding = find("cuda-libraries", facts)
     assert (finding.status, finding.found) == (OK, "all 7 open, from the packages")
     assert find("cudnn", facts).found == "9.3.0"
     assert {one.name for one in facts.libraries} == {"libcuda.so.1", *SONAMES}
     assert find("library-path", facts).status == OK
-
-
-def test_missing_and_broken_ones_are_named(toolkit):
     name = "libcufft.so.11"
     library(toolkit, name).unlink()
     finding = toolkit.find("cuda-libraries", platform=Platform())
@@ -93,34 +88,27 @@ def test_driver_library(toolkit, tmp_path):
     assert toolkit.find("cuda-driver-library").status == OK
 
 
-def test_files_that_xla_needs_to_compile_a_step(toolkit):
-    toolkit.environ["PATH"] = ""
-    toolkit.tensorflow(requires=('nvidia-cuda-nvcc-cu12<13.0,>=12.5.82; extra == "and-cuda"',))
-    finding = toolkit.find("xla-files", platform=Platform())
+def test_files_that_xla_needs_to_compile_a_step(bench, put):
+    bench.write("proc/driver/nvidia/version", "NVRM\n")
+    bench.environ["PATH"] = ""
+    bench.tensorflow(requires=('nvidia-cuda-nvcc-cu12<13.0,>=12.5.82; extra == "and-cuda"',))
+    finding = bench.find("xla-files", platform=Platform())
     assert (finding.status, "libdevice.10.bc and ptxas not found" in finding.found) == (WARNING, True)
     assert finding.fix.endswith("pip install 'nvidia-cuda-nvcc-cu12<13.0,>=12.5.82'")
-    assert f"searched: {toolkit.site}/nvidia/cuda_nvcc" in finding.evidence
+    assert f"searched: {bench.site}/nvidia/cuda_nvcc" in finding.evidence
 
-    libdevice = Path("nvvm/libdevice/libdevice.10.bc")
-    make(toolkit.site / "nvidia/cuda_nvcc" / libdevice)
-    finding = toolkit.find("xla-files")
+    libdevice = "nvvm/libdevice/libdevice.10.bc"
+    put(f"site/nvidia/cuda_nvcc/{libdevice}", "")
+    finding = bench.find("xla-files")
     assert (finding.status, finding.found.startswith("ptxas not found")) == (WARNING, True)
-    make(toolkit.site / "nvidia/cuda_nvcc/bin/ptxas").chmod(0o755)
-    finding = toolkit.find("xla-files")
+    put("site/nvidia/cuda_nvcc/bin/ptxas", "", 0o755)
+    finding = bench.find("xla-files")
     assert finding.status == OK
-    assert finding.evidence == tuple(
-        f"{toolkit.site}/nvidia/cuda_nvcc/{name}" for name in (libdevice, "bin/ptxas")
-    )
+    assert finding.evidence == tuple(f"{bench.site}/nvidia/cuda_nvcc/{name}" for name in (libdevice, "bin/ptxas"))
 
-    chosen = make(toolkit.root / "opt/cuda" / libdevice)
-    toolkit.environ["XLA_FLAGS"] = f"--xla_dump_to=/tmp --xla_gpu_cuda_data_dir={toolkit.root}/opt/cuda"
-    assert toolkit.find("xla-files").evidence[0] == str(chosen), "the folder that XLA_FLAGS names comes first"
-
-
-def make(file: Path) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("")
-    return file
+    chosen = put(f"root/opt/cuda/{libdevice}", "")
+    bench.environ["XLA_FLAGS"] = f"--xla_dump_to=/tmp --xla_gpu_cuda_data_dir={bench.root}/opt/cuda"
+    assert bench.find("xla-files").evidence[0] == str(chosen), "the folder that XLA_FLAGS names comes first"
 
 
 def test_packages_that_another_framework_changed(bench):
@@ -140,19 +128,3 @@ def test_packages_that_another_framework_changed(bench):
     bench.install("torch", "2.9.0")
     finding = bench.find("cuda-packages")
     assert ("torch is installed here" in finding.found, "environment of its own" in finding.fix) == (True, True)
-
-
-@pytest.mark.parametrize(
-    ("cuda", "cudnn", "some"),
-    [
-        ("12.5.1", "9", {"libcufft.so.11", "libcudnn.so.9"}),
-        ("13.0", "9", {"libcublas.so.13", "libcufft.so.12"}),
-        ("12.3", "", {"libcublas.so.12"}),
-        ("64_112", "64_8", set()),
-        ("", "", set()),
-    ],
-)
-def test_names_of_the_libraries(cuda, cudnn, some):
-    names = set(wanted_libraries(Build(cuda_version=cuda, cudnn_version=cudnn)))
-    assert some <= names
-    assert bool(names) == bool(some)

@@ -1,111 +1,17 @@
-"""The import of TensorFlow: captured messages, and children that end in every way."""
+"""The import of TensorFlow: children that end in every way."""
 
 import os
 import subprocess
 import sys
-from dataclasses import replace
-from pathlib import Path
 
-import psutil
 import pytest
+from support.processes import gone
 from support.waiting import wait_for
 
-from tfmon.doctor.checks import BROKEN, OK, WARNING
-from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.probes.interpreter import describe_interpreter
-from tfmon.probes.surroundings import Platform
-from tfmon.probes.trial_import import Import, import_tensorflow
-
-from .bench import find, with_gpu
+from tfmon.probes.trial_import import import_tensorflow
 
 PLAIN = {"PATH": os.environ["PATH"]}
-_SECTIONS = (Path(__file__).parent / "captured.txt").read_text("utf-8").split("== ")[1:]
-TEXTS = {name: text for name, _, text in (section.partition("\n") for section in _SECTIONS)}
-"""Messages that TensorFlow and its libraries have written to stderr."""
-
-
-def is_over(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("name", "exit_code", "found", "fix"),
-    [
-        ("glibc", 1, "C or C++ library is older", "upgrade"),
-        ("glibcxx", 1, "C or C++ library is older", "libstdcxx-ng"),
-        ("protobuf gencode", 1, "protobuf does not fit", "'protobuf<8.0.0,>=6.31.1'"),
-        ("protobuf descriptors", 1, "protobuf does not fit", "protobuf"),
-        ("numpy", 1, "NumPy does not fit", "'numpy>=1.26.0'"),
-        ("metal", 1, "tensorflow-metal does not fit", "tensorflow-metal==1.2.0"),
-        ("architecture", 1, "another processor", "arm64"),
-        ("library", 1, "the library libhdf5.so.310 is missing", "--force-reinstall 'tensorflow==2.21.0'"),
-        ("module", 1, "the module absl, which TensorFlow needs, is missing", "pip install 'tensorflow==2.21.0'"),
-        ("something new", 1, "fails: ValueError: something new", "--force-reinstall"),
-        ("", 1, "exit code 1", "--force-reinstall"),
-        ("", -4, "SIGILL", "no Rosetta"),
-        ("avx", -6, "SIGABRT: the processor lacks", "-cpu host"),
-        ("", -9, "out of memory", "memory limit"),
-        ("", -11, "SIGSEGV", "--force-reinstall"),
-        ("", None, "not done after 1 s", "slow file system"),
-    ],
-)
-def test_an_import_that_fails_or_is_ended(bench, name, exit_code, found, fix):
-    text = f"Traceback:\n{TEXTS[name]}" if name else ""
-    finding = bench.find("import", imported=Import(exit_code=exit_code, text=text, seconds=1.0))
-    assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
-
-
-class TestDevices:
-    @pytest.mark.parametrize(
-        ("name", "found", "fix"),
-        [
-            ("no driver", "finds no CUDA driver", "install the NVIDIA driver"),
-            ("no libraries", "a CUDA library that it needs did not load", "'tensorflow[and-cuda]==2.21.0'"),
-            ("no device", "sees no device", "--gpus all"),
-            ("no device by number", "sees no device", "--gpus all"),
-            ("driver mismatch", "different versions", "restart"),
-            ("dso mismatch", "different versions", "restart"),
-            ("old driver", "too old for its CUDA", "update"),
-            ("symbol", "WSL", "Docker Desktop"),
-            ("unknown", "could not be initialised", "nvidia_uvm"),
-            ("old gpu", "too old for this TensorFlow", "older TensorFlow"),
-        ],
-    )
-    def test_none_with_a_reason(self, bench, name, found, fix):
-        imported = Import(version="2.21.0", text=TEXTS[name])
-        facts = with_gpu(bench.facts(platform=Platform(), imported=imported))
-        finding = find("devices", facts)
-        assert (finding.status, found in finding.found, fix in finding.fix) == (BROKEN, True, True), finding
-        assert Diagnosis(facts).no_gpu is not None
-        assert finding.evidence[0] in TEXTS[name].splitlines() or len(finding.evidence[0]) == 300
-
-    def test_some_or_none_without_a_reason(self, bench):
-        imported = Import(version="2.21.0", gpus=("/physical_device:GPU:0",))
-        assert bench.find("devices", imported=imported).status == OK
-        assert Diagnosis(bench.facts(imported=imported)).no_gpu is None, "what it lists counts most"
-        silent = Import(version="2.21.0", text="nothing\n")
-        assert "no NVIDIA driver" in bench.find("devices", imported=silent).found, "what the search found"
-        facts = with_gpu(bench.facts(imported=silent))
-        assert "gives no reason" in find("devices", facts).found
-        facts = replace(facts, imported=replace(silent, built_with_cuda=False))
-        assert "without CUDA" in find("devices", facts).found
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("new gpu", "CUDA_ERROR_INVALID_PTX"),
-        ("gpu to compile for", "compiled for this GPU first"),
-        ("old cudnn", "cuDNN is older"),
-        ("new protobuf", "protobuf is newer"),
-    ],
-)
-def test_a_message_that_matters_is_a_warning(bench, name, found):
-    finding = bench.find("messages", imported=Import(version="2.21.0", text=TEXTS[name]))
-    assert (finding.status, found in finding.found) == (WARNING, True), finding
 
 
 @pytest.mark.process
@@ -145,12 +51,11 @@ class TestChild:
         imported = import_tensorflow(sys.executable, environ=PLAIN, script=script, timeout_s=0.1)
         assert (imported.exit_code, imported.text) == (None, "on my way\n")
         pid = int(note.read_text())
-        wait_for(lambda: is_over(pid), what="the child's child to end, and not to sleep to its end")
+        wait_for(lambda: gone(pid), what="the child's child to end, and not to sleep to its end")
 
-    def test_of_a_wrapper_that_hangs_nothing_is_left(self, tmp_path):
-        wrapper, note = tmp_path / "python", tmp_path / "pid"
-        wrapper.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {note}\nwait\n")
-        wrapper.chmod(0o755)
+    def test_of_a_wrapper_that_hangs_nothing_is_left(self, tmp_path, put):
+        note = tmp_path / "pid"
+        wrapper = put("python", f"#!/bin/sh\nsleep 600 &\necho $! > {note}\nwait\n", 0o755)
         assert describe_interpreter(wrapper, timeout_s=2).error == "it did not answer within 2 s"
         pid = int(note.read_text())
-        wait_for(lambda: is_over(pid), what="what the wrapper started to end")
+        wait_for(lambda: gone(pid), what="what the wrapper started to end")

@@ -1,17 +1,15 @@
 """Groups of faulty children with a watchdog, and the whole program in a terminal with such children."""
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from support.lanes import RacingGroup
-from support.nvml import build_fake_nvml
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes import lane_process
 from tfmon.lanes.watchdog import Watchdog
-
-__all__ = ["build_fake_nvml"]
 
 FAULTY = Path(__file__).parent / "children" / "faulty.py"
 STALL_S = 0.6
@@ -30,7 +28,6 @@ class FaultyGroup(RacingGroup):
         self.watchdog.start(self.thread_failed)
 
     def race_with(self, fault: str, *, mode: str, **environment: str) -> None:
-        """Race a sound lane against one with a fault."""
         given = {"FAULT": fault, **environment}
         plan = self.plan("cpu", "gpu:0", mode=mode, environment={"gpu:0": given, "cpu": {"FAULTY": "none"}})
         self.begin(plan)
@@ -66,17 +63,12 @@ def faulty_group(tmp_path, monkeypatch) -> Iterator[FaultyGroup]:
 def start() -> Iterator[Callable[..., object]]:
     """Start tfmon with fake lanes in a terminal, with variables of its environment."""
     pytest.importorskip("pexpect")
-    from support.terminal import Terminal
+    from support.terminal import FAKE_TFMON, Terminal
 
-    fake = str(Path(__file__).parents[1] / "support" / "fake_tfmon.py")
-    terminals: list[Terminal] = []
-
-    def run(*arguments: str, program: Sequence[str] = (fake,), **environment: str) -> Terminal:
+    def run(*arguments: str, program: Sequence[str] = (str(FAKE_TFMON),), **environment: str) -> Terminal:
         root = str(Path(__file__).parents[2])
         given = {"PYTHONPATH": root, "TFMON_TEST_CHILD": str(FAULTY), "FAULTY": "auto", **environment}
-        terminals.append(Terminal(*arguments, program=program, **given))
-        return terminals[-1]
+        return terminals.enter_context(contextlib.closing(Terminal(*arguments, program=program, **given)))
 
-    yield run
-    for terminal in terminals:
-        terminal.close()
+    with contextlib.ExitStack() as terminals:
+        yield run

@@ -1,28 +1,31 @@
-"""The whole tfmon with a GPU lane: the real pynvml behind a scripted driver, a child that claims the GPU."""
+"""The whole tfmon with GPU lanes behind a scripted driver: a child that claims the GPU, and other users."""
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+from support.eight_gpus import script
 from support.mig import LOADS, SPLIT
 from support.nvml import TWO_GPUS, FakeDriver
 from support.processes import run_python
-from support.terminal import Terminal
+from support.terminal import FAKE_TFMON, racing
+from support.waiting import HANGS_S
 
 import tfmon
-from tfmon.errors import EXIT_DEVICE_ABSENT
+from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED
 
 pytestmark = pytest.mark.pty
 
-PROGRAM = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 LANES = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu:0")
 
 
 class Machine:
-    """A machine with the scripted driver."""
-
     def __init__(self, library: Path, folder: Path) -> None:
         self.driver = FakeDriver(library, folder / "script.txt")
         self.driver.play(TWO_GPUS)
@@ -33,22 +36,12 @@ class Machine:
         }
 
     def race(self, *words: str, lanes: tuple[str, ...] = LANES) -> subprocess.CompletedProcess[str]:
-        return run_python(PROGRAM, *lanes, *words, **self.environment)
+        return run_python(FAKE_TFMON, *lanes, *words, **self.environment)
 
 
 @pytest.fixture
 def machine(build_fake_nvml: Callable[..., Path], tmp_path: Path) -> Machine:
     return Machine(build_fake_nvml(), tmp_path)
-
-
-def test_the_result_has_the_readings_of_the_gpu_that_the_lane_claims(machine):
-    done = machine.race("--steps", "1500", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    cpu, gpu = told["lanes"]
-    assert told["machine"]["gpus"] == ["NVIDIA Busy", "NVIDIA Idle"]
-    assert (gpu["device"], gpu["device_name"], gpu["gpu_busy_pct"]) == ("gpu:0", "NVIDIA Busy", 87)
-    assert cpu["gpu_busy_pct"] is None and cpu["missing"]["gpu_busy_pct"] == "no GPU in this lane"
 
 
 @pytest.mark.slow
@@ -71,21 +64,51 @@ def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(ma
 def test_an_instance_of_a_split_gpu_is_raced_with_readings_of_its_own(machine):
     machine.driver.play(SPLIT + LOADS)
     lanes = ("race", "small-dense", "--lane", "cpu", "--lane", "mig-1111")
-    done = machine.race("--steps", "2000", "--json", lanes=lanes)
+    done = machine.race("--steps", "800", "--json", lanes=lanes)
     assert done.returncode == 0, done.stderr
-    _, part = json.loads(done.stdout)["lanes"]
+    cpu, part = json.loads(done.stdout)["lanes"]
     assert (part["device"], part["device_name"]) == ("MIG-11111111", "NVIDIA Busy MIG 1g.10gb")
     assert part["gpu_busy_pct"] == 62.5
+    assert cpu["gpu_busy_pct"] is None and cpu["missing"]["gpu_busy_pct"] == "no GPU in this lane"
     refused = machine.race("--seconds", "1")
     assert (refused.returncode, "--lane MIG-11111111" in refused.stderr) == (EXIT_DEVICE_ABSENT, True)
 
 
-def test_a_gpu_that_is_lost_touches_its_readings_only(machine):
-    screen = Terminal(*LANES, program=[str(PROGRAM)], **machine.environment)
-    try:
-        screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
-        machine.driver.play(TWO_GPUS + "lost 0\n")
-        seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
-        screen.wait_for(lambda shown: all(words in shown for words in seen))
-    finally:
-        screen.close()
+def test_a_gpu_that_is_lost_touches_its_readings_only(machine, start):
+    screen = start(*LANES, **machine.environment)
+    screen.wait_for(lambda shown: "87 % busy" in shown and "NVIDIA" in shown)
+    machine.driver.play(TWO_GPUS + "lost 0\n")
+    seen = ("n/a (the GPU is lost", "examples/s", "% of")  # the lanes and the machine are still read
+    screen.wait_for(lambda shown: all(words in shown for words in seen))
+
+
+RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "gpu", "--no-record")
+ALL_BUSY = script() + f"proc 1 {os.getpid()} 9000000000\nproc 6 {os.getpid()} 9000000000\n"
+"""The other user is this test's process, which tfmon did not start."""
+
+
+def test_ctrl_c_leaves_while_it_waits(machine):
+    machine.driver.play(ALL_BUSY)
+    command = [sys.executable, str(FAKE_TFMON), *RACE, "--headless", "--wait-idle", "5"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**os.environ, **machine.environment}, **pipes) as waiting:
+        assert "waiting for a free GPU" in waiting.stderr.readline()
+        waiting.send_signal(signal.SIGINT)
+        out, err = waiting.communicate(timeout=HANGS_S)
+    assert (waiting.returncode, out) == (EXIT_INTERRUPTED, "")
+    assert "Traceback" not in err
+
+
+def test_the_screen_opens_when_a_gpu_is_free_and_its_page_lists_the_processes(machine, start):
+    machine.driver.play(ALL_BUSY)
+    screen = start(*RACE, "--wait-idle", "5", **machine.environment)
+    screen.wait_for(lambda shown: "waiting for a free GPU (" in shown)
+    machine.driver.play(script() + f"proc 6 {os.getpid()} 9000000000\n")
+    screen.wait_for(lambda shown: racing(shown) and "gpu:1" in shown)
+    command = psutil.Process().cmdline()[0][:12]
+    screen.process.send("G")
+    words = ("8 GPUs, 0 free", str(os.getpid()), command, "76.0/80.0 GiB")
+    screen.wait_for(lambda shown: all(word in shown for word in words))
+    screen.process.send("q")
+    screen.wait_for(racing)
+    screen.leave(0)

@@ -9,30 +9,17 @@ import os
 import pytest
 from support.waiting import wait_for
 
-from tfmon.model.lane_state import LOWER_THE_BATCH, OUT_OF_MEMORY
+from tfmon.model.lane_events import LOWER_THE_BATCH, OUT_OF_MEMORY
 from tfmon.model.race import CONCURRENT, TURNS
-from tfmon.system.limits import GROUP_KILLS, MemoryKills
+from tfmon.system.limits import GROUP_KILLS, limited_memory
 
 MOST_BYTES = 2 * 2**30
-
-
-def limit_bytes() -> int | None:
-    """Return the memory limit of this process's control group, or `None`."""
-    events = MemoryKills()._group
-    if events is None:
-        return None
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        try:
-            return int((events.parent / name).read_text())
-        except (OSError, ValueError):  # the other version, or no limit
-            continue
-    return None
 
 
 pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif("TFMON_TEST_OOM" not in os.environ, reason="it runs out of memory: make oom asks for that"),
-    pytest.mark.skipif((limit_bytes() or MOST_BYTES) >= MOST_BYTES, reason="no limit on memory is set here"),
+    pytest.mark.skipif(limited_memory(MOST_BYTES, 0)[0] == MOST_BYTES, reason="no limit on memory is set here"),
 ]
 
 

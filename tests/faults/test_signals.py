@@ -1,6 +1,5 @@
 """However tfmon is stopped or ended, no lane is left and the terminal is as it was."""
 
-import contextlib
 import os
 import re
 import signal
@@ -9,19 +8,16 @@ import sys
 import time
 from pathlib import Path
 
-import pexpect
 import psutil
-import pyte
 import pytest
 from support.slow import slow_except
-from support.terminal import RESTORED, gone, lanes_of, racing, terminal_environment
+from support.terminal import FAKE_TFMON, RESTORED, Terminal, gone, lanes_of, racing
 from support.waiting import HANGS_S, wait_for
 
 from tfmon.__main__ import run
 
 pytestmark = pytest.mark.pty
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "tests" / "support" / "fake_tfmon.py"
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
 TRACEBACK = rf'Traceback[^~]*File "{ROOT}/tfmon/(?!__)'
 """Python itself may write one before the first line of tfmon runs."""
@@ -83,22 +79,14 @@ def stopped(processes: list[psutil.Process]) -> bool:
     return all(process.status() == psutil.STATUS_STOPPED for process in processes)
 
 
-class Shell:
-    """An interactive shell in a terminal that runs tfmon."""
-
+class Shell(Terminal):
     def __init__(self, *arguments: str) -> None:
-        self.process = pexpect.spawn(
-            "/bin/bash",
-            ["--norc", "--noprofile"],
-            dimensions=(36, 120),
-            env=terminal_environment(PS1="READY> ", PYTHONPATH=str(ROOT)),
-            encoding="utf-8",
-            codec_errors="replace",
-            timeout=HANGS_S,
-        )
+        words = ("--norc", "--noprofile")
+        super().__init__(program=words, executable="/bin/bash", PS1="READY> ", PYTHONPATH=str(ROOT))
+        self.process.timeout = HANGS_S
         self.process.expect_exact("READY> ")
         self.modes = self.terminal_modes()
-        self.process.sendline(f"{sys.executable} {PROGRAM} {' '.join(arguments)}")
+        self.process.sendline(f"{sys.executable} {FAKE_TFMON} {' '.join(arguments)}")
 
     def terminal_modes(self) -> str:
         self.process.sendline("echo modes $(stty -g) end")
@@ -113,23 +101,16 @@ class Shell:
 
 
 @pytest.fixture
-def shell():
+def bash():
     if not Path("/bin/bash").exists():
         pytest.skip("there is no bash")
-    shells: list[Shell] = []
-
-    def run(*arguments: str) -> Shell:
-        shells.append(Shell(*arguments))
-        return shells[-1]
-
-    yield run
-    for each in shells:
-        each.process.close(force=True)
+    bash = Shell(*RACE)
+    yield bash
+    bash.close()
 
 
 @pytest.mark.parametrize("size", slow_except((36, 120), [(36, 120), (24, 80)]), ids=["the same size", "resized"])
-def test_after_ctrl_z_the_terminal_is_sane_and_fg_paints_the_whole_screen_again(shell, size):
-    bash = shell(*RACE)
+def test_after_ctrl_z_the_terminal_is_sane_and_fg_paints_the_whole_screen_again(bash, size):
     bash.process.expect_exact("steps/s")
     lanes = lanes_of(bash.program())
     bash.process.send("\x1a")
@@ -137,33 +118,26 @@ def test_after_ctrl_z_the_terminal_is_sane_and_fg_paints_the_whole_screen_again(
     bash.process.expect_exact("READY> ")
     wait_for(lambda: stopped(lanes), what="all lanes are stopped")
     assert bash.terminal_modes() == bash.modes
-    bash.process.setwinsize(*size)
     rows, columns = size
-    screen = pyte.Screen(columns, rows)
-    stream = pyte.Stream(screen)
-    output = []
+    bash.resize(columns, rows)
     bash.process.sendline("fg")
 
-    def whole() -> bool:
-        with contextlib.suppress(pexpect.TIMEOUT):
-            output.append(bash.process.read_nonblocking(65_536, timeout=0.05))
-            stream.feed(re.sub(r"\x1b\[[<>=?][0-9;]*u", "", output[-1]))
-        top, *body, bottom = screen.display
+    def whole(text: str) -> bool:
+        top, *body, bottom = text.split("\n")
         framed = sum(row.startswith(("╭", "│", "╰")) for row in body)
         headed = "small-dense" in top + body[0]  # the tabs are above the header where there is room
         return headed and "quit" in bottom and framed > rows // 2
 
-    wait_for(whole, what="header, panes and keys are painted again")
+    bash.wait_for(whole)
     if rows == 36:
-        wait_for(lambda: whole() and "suspended" in "".join(output), what="the gap is marked")
+        bash.wait_for(lambda text: whole(text) and "suspended" in bash.raw)
     assert not any(lane.status() == psutil.STATUS_ZOMBIE for lane in lanes)
     leave(bash)
-    assert "stalled" not in "".join(output)
+    assert "stalled" not in bash.raw
 
 
 @pytest.mark.slow
-def test_after_sigstop_the_race_goes_on_and_fg_brings_the_screen_back(shell):
-    bash = shell(*RACE)
+def test_after_sigstop_the_race_goes_on_and_fg_brings_the_screen_back(bash):
     bash.process.expect_exact("steps/s")
     program = bash.program()
     lanes = lanes_of(program)

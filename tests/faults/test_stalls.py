@@ -1,13 +1,15 @@
-"""A real process that hangs: the stall is reported, the others go on, it reports its stacks, it can be ended."""
+"""A real process that hangs or floods: it is reported with its stacks, the others go on, it can be ended."""
+
+import tracemalloc
 
 import pytest
 from support.processes import gone
 from support.slow import slow_except
-from support.waiting import PATIENCE_S, wait_for
+from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
-from tfmon.lanes import pipe_reader
-from tfmon.model.lane_events import STALL, SUSPENDED
-from tfmon.model.lane_state import FAILED, RACING
+from tfmon.lanes import end_processes
+from tfmon.model.lane_events import RACING, STALL, SUSPENDED
+from tfmon.model.lane_state import FAILED
 from tfmon.model.race import CONCURRENT, TURNS
 
 pytestmark = pytest.mark.process
@@ -24,10 +26,8 @@ pytestmark = pytest.mark.process
 def test_one_that_hangs_tells_where_and_can_be_ended_and_the_others_go_on(
     faulty_group, fault, mode, how, monkeypatch
 ):
-    if how != "SIGKILL":
-        monkeypatch.setattr(
-            pipe_reader, "ASK_S", PATIENCE_S
-        )  # it ends without a signal, however busy the machine is
+    if how != "SIGKILL":  # it ends without a signal, however busy the machine is
+        monkeypatch.setattr(end_processes, "ASK_S", PATIENCE_S)
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty
@@ -95,3 +95,24 @@ def test_one_that_hangs_before_it_is_ready_does_not_keep_the_others(faulty_group
     gate.touch()
     wait_for(lambda: faulty_group.faulty.points, what="it joins the race")
     faulty_group.wait_for_steps("cpu", 50)
+
+
+MOST_BYTES = 5_000_000
+"""Of memory that Python takes at most in the monitor: full histories of two lanes are 2 MB."""
+
+
+@pytest.mark.slow
+def test_100_mb_of_unreadable_lines_are_counted_and_said(faulty_group):
+    told = []
+    faulty_group.session.listen(lambda event: told.append(event) if hasattr(event, "problem") else None)
+    tracemalloc.start()
+    try:
+        faulty_group.race_with("floods_metrics", mode=CONCURRENT)
+        wait_for(lambda: faulty_group.faulty.totals.steps > 150, HANGS_S, "the faulty lane trains on")
+        assert tracemalloc.get_traced_memory()[1] < MOST_BYTES
+    finally:
+        tracemalloc.stop()
+    process = faulty_group.faulty.process
+    assert 90_000 < process.bad_lines < 110_000
+    assert process.last_bad_line == "unknown type 'Rubbish'"
+    assert len(told) < process.bad_lines / 10

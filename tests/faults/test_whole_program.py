@@ -5,12 +5,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.processes import run_python
-from support.terminal import RESTORED, gone, racing
+from support.terminal import FAKE_TFMON, RESTORED, gone, racing
 
 pytestmark = pytest.mark.pty
-ROOT = Path(__file__).parents[2]
-FAKE = str(ROOT / "tests" / "support" / "fake_tfmon.py")
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,prefetch=auto")
 
 
@@ -21,7 +18,7 @@ def test_no_port_is_opened_ctrl_z_without_a_shell_says_so_and_a_kill_names_the_s
     for process in (psutil.Process(terminal.process.pid), *lanes):
         assert process.net_connections(kind="inet") == []
     terminal.process.send("\x1a")
-    terminal.wait_for(lambda text: "no shell that could continue it" in text)
+    terminal.wait_for(lambda text: "not started by a shell" in text)
     lanes[0].kill()
     terminal.wait_for(lambda text: "the lane was ended by SIGKILL" in text)
     terminal.leave(1)
@@ -52,7 +49,7 @@ sys.exit(code)
 
 def test_a_race_goes_on_without_a_screen_that_fails_and_its_keys_do_not_reach_the_shell(start, tmp_path):
     now = tmp_path / "now"
-    shell = SHELL.format(tfmon=FAILS.format(fake=FAKE, now=str(now)))
+    shell = SHELL.format(tfmon=FAILS.format(fake=str(FAKE_TFMON), now=str(now)))
     terminal = start(*RACE, program=("-c", shell), FAULT="none")
     terminal.wait_for(racing)
     lanes = terminal.children(at_least=3)[1:]
@@ -96,21 +93,3 @@ def test_no_text_of_a_child_steers_the_terminal(start):
     terminal.leave(1)
     assert "owned" not in terminal.raw
     assert not re.search(r"\x1b\[31mred|\x9b|\x1b\[5n|\u202e", terminal.raw)
-
-
-def test_scenarios_of_the_working_directory_are_listed_without_being_run(tmp_path):
-    folder = tmp_path / "scenarios"
-    folder.mkdir()
-    source = (
-        '"""Evil, but well described."""\nfrom pathlib import Path\nPath("owned").touch()\n'
-        "from tfmon.trainer import Scenario\n\n\nclass Evil(Scenario):\n    batch_size = 8\n"
-    )
-    (folder / "evil.py").write_text(source)
-    codes, printed = [], ""
-    for words in (["list"], ["show", "evil"], ["race", "evil", "--lane", "gpu:7", "--headless"]):
-        done = run_python("-m", "tfmon", *words, folder=tmp_path, PYTHONPATH=str(ROOT))
-        codes.append(done.returncode)
-        printed += done.stdout
-    assert codes == [0, 0, 3]
-    assert "evil" in printed and "Evil, but well described" in printed
-    assert not list(tmp_path.rglob("owned"))

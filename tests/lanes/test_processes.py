@@ -1,4 +1,4 @@
-"""A lane's process: its events arrive, and how it ends."""
+"""A lane's process: its events and its output arrive, and how it ends."""
 
 import os
 import queue
@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from support.hosts import FakeSsh
 from support.lanes import CHILDREN, Heard
 from support.processes import gone, suspended
@@ -18,8 +19,17 @@ from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
+from tfmon.lanes.end_processes import wait_ended
 from tfmon.lanes.lane_process import LaneProcess, LocalProcess
-from tfmon.lanes.pipes import TAIL_BYTES, TAIL_LINES
+from tfmon.lanes.pipes import (
+    FLUSH_NS,
+    LINE_CHARACTERS,
+    NEWS_BYTES,
+    TAIL_BYTES,
+    TAIL_LINES,
+    TELL_EVERY_NS,
+    ChildOutput,
+)
 from tfmon.model.events import Event, LaneEnded, LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.requests import Run, Stop
@@ -31,7 +41,6 @@ Begin = Callable[..., Heard]
 
 @pytest.fixture(params=slow_except("here", ["here", "there"]))
 def begin(request, tmp_path, monkeypatch) -> Iterator[Begin]:
-    """Start a child by the name of its function."""
     if request.param == "here":
         yield request.getfixturevalue("start")
         return
@@ -53,13 +62,8 @@ def test_lines_that_cannot_be_read_are_told_and_those_around_them_arrive(begin):
     assert child.end
     assert {event.lane for event in child.events} == {child.process.lane}
     assert child.phases == ["first", "last"]
-    assert len(child.problems) == 4 and "JSON" in child.problems[0] and "protocol 99" in child.problems[2]
-
-
-def test_a_line_that_its_child_did_not_finish_is_told(begin):
-    child = begin("a_cut_off_line")
-    assert child.end
-    assert child.phases == ["whole"] and child.problems == ["the last line was cut off"]
+    assert len(child.problems) == 5 and "JSON" in child.problems[0] and "protocol 99" in child.problems[2]
+    assert child.problems[-1] == "the last line was cut off"
 
 
 def test_noise_does_not_block_the_child_and_its_end_is_kept_clean(begin):
@@ -91,14 +95,6 @@ def test_a_signal_from_outside_is_told_by_its_name_or_number(begin, number, told
     assert (child.end.exit_code, child.end.signal, child.end.requested) == (None, told, False)
 
 
-def test_an_end_that_was_requested_says_so_and_nothing_is_sent_from_then_on(begin):
-    child = begin("a_listener")
-    assert child.said_pid() == child.pid
-    child.process.request_end()
-    assert (child.end.exit_code, child.end.signal, child.end.requested) == (0, None, True)
-    assert not child.process.send(Stop()) and gone(child.pid)
-
-
 def test_a_child_ends_even_if_a_grandchild_holds_its_pipes_and_that_ends_too(begin):
     child = begin("a_grandchild_left_behind")
     grandchild = child.said_pid()
@@ -117,18 +113,28 @@ def test_a_suspended_child_does_not_run_until_it_is_continued(begin):
     assert child.end.exit_code == 0
 
 
-def test_a_child_that_somebody_else_has_stopped_stays_stopped_until_it_is_to_end(begin):
+def test_a_child_that_somebody_else_stopped_stays_stopped_until_its_end_is_requested_which_is_told(begin):
     child = begin("a_listener")
-    child.said_pid()
+    assert child.said_pid() == child.pid
     os.kill(child.pid, signal.SIGSTOP)
     wait_for(lambda: suspended(child.pid), what="stopped")
     child.process.continue_()
     assert suspended(child.pid)
     child.process.request_end()
-    assert child.end.exit_code == 0
+    assert (child.end.exit_code, child.end.signal, child.end.requested) == (0, None, True)
+    assert not child.process.send(Stop()) and gone(child.pid)
 
 
-def test_a_child_has_not_ended_before_its_end_is_told(reader):
+def test_one_that_waits_for_its_turn_stays_suspended_when_tfmon_goes_on(start):
+    child = start("a_listener")
+    child.said_pid()
+    child.suspend()
+    child.hold()
+    child.go_on()
+    wait_for(lambda: suspended(child.pid), what="suspended")
+
+
+def test_a_child_has_not_ended_before_its_end_is_told():
     being_told, go_on = threading.Event(), threading.Event()
     ends = []
 
@@ -139,14 +145,14 @@ def test_a_child_has_not_ended_before_its_end_is_told(reader):
             go_on.wait(PATIENCE_S)
 
     child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, CHILDREN / "speaker.py")
-    reader.watch(child)
+    child.start_reading(pytest.fail)
     try:
         assert being_told.wait(PATIENCE_S)
         assert not child.ended
-        assert not reader.wait_ended([child], 0.05)
+        assert not wait_ended([child], 0.05)
     finally:
         go_on.set()
-    assert reader.wait_ended([child], PATIENCE_S)
+    assert wait_ended([child], PATIENCE_S)
     assert child.ended
     assert ends == [(3, None, False)]
 
@@ -168,28 +174,6 @@ def test_a_child_does_not_outlive_a_monitor_that_is_killed(state):
     finally:
         if not gone(pid):
             os.kill(pid, signal.SIGKILL)
-
-
-def test_a_python_that_does_not_exist_leaves_no_descriptor_open():
-    before = psutil.Process().num_fds()
-    with pytest.raises(FileNotFoundError):
-        LocalProcess("cpu", Path("/nowhere/python"), {}, lambda *_: None)
-    assert psutil.Process().num_fds() <= before, "open files of earlier tests may be closed meanwhile"
-
-
-def test_a_request_to_an_ended_child_does_not_reach_whoever_got_its_descriptors(start):
-    ended = start("an_exit_code")
-    assert ended.end
-    reading, writing = os.pipe()  # The lowest free numbers, which the child's pipes had.
-    spares = [os.dup(writing) for _ in range(8)]
-    os.set_blocking(reading, False)
-    try:
-        assert ended.send(Stop()) is False
-        with pytest.raises(BlockingIOError):
-            os.read(reading, 1)
-    finally:
-        for fd in (reading, writing, *spares):
-            os.close(fd)
 
 
 def test_a_flood_does_not_keep_another_lane_from_being_heard(start):
@@ -222,3 +206,56 @@ def test_a_pipe_is_kept_for_each_process_up_to_a_limit_and_one_that_gets_only_a_
     assert os.read(first, 1) == b"" and told.empty()
     for fd in (source, first, restarted):
         os.close(fd)
+
+
+LATER = TELL_EVERY_NS + 1
+
+
+def told(*chunks: bytes) -> list[LanePrinted]:
+    output, news = ChildOutput("cpu"), []
+    for number, chunk in enumerate(chunks, 1):
+        output.take(chunk)
+        news.append(output.news(number * LATER))
+    news.append(output.news(0, last=True))
+    return [new for new in news if new is not None]
+
+
+def lines(*chunks: bytes) -> list[str]:
+    return [line for one in told(*chunks) for line in one.lines]
+
+
+def test_news_are_told_a_few_times_a_second_at_most():
+    output = ChildOutput("cpu")
+    output.take(b"one\n")
+    assert output.news(LATER)
+    output.take(b"two\n")
+    assert output.news(LATER + TELL_EVERY_NS // 2) is None
+    assert output.news(2 * LATER).lines == ("two",)
+
+
+def test_lines_are_safe_and_short():
+    assert lines(b"\x1b[31mred\x1b[0m\x07 \xff\n\n   \n") == ["red \ufffd"]
+    (line,) = lines(b"x" * 10_000 + b"\n")
+    assert len(line) == LINE_CHARACTERS
+    output = ChildOutput("cpu")  # a line without end is not kept
+    for _ in range(100):
+        output.take(b"x" * 65_536)
+    assert len(output._news) <= NEWS_BYTES and len(output._tail) <= TAIL_BYTES
+    assert output.news(LATER).dropped_bytes > 6_000_000
+
+
+def test_output_that_is_written_at_the_exit_was_printed_before_the_error():
+    output = ChildOutput("cpu")
+    output.take(b"first\n")
+    output.take_error(b"no data\n")
+    output.take(b"buffered\n")
+    output.take(b"more\n")
+    assert output.tail() == ("first", "buffered", "more", "no data")
+    output._error_ns -= FLUSH_NS
+    output.take(b"long after\n")
+    assert output.tail()[-2:] == ("no data", "long after")
+
+
+@given(some.lists(some.binary(max_size=60), max_size=20))
+def test_however_it_is_cut_the_same_lines_are_told(chunks):
+    assert lines(*chunks) == lines(b"".join(chunks))

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from support.views import content
 
-from tfmon.lanes.launch import Command, Launched, launch
+from tfmon.lanes import enter_view
+from tfmon.lanes.launch import Command, launch
 from tfmon.model.folder_views import COPY, OVERLAY, View
 from tfmon.probes.view_support import find_view, why_no_copy
 from tfmon.system.view_files import files_of, new_store, tidy
@@ -33,21 +35,19 @@ print(json.dumps({
 """
 
 
-def said(launched: Launched) -> str:
-    """All that a process prints until it ends."""
+def run(code: str, view: View | None, *words: str, files: Mapping[str, bytes] | None = None) -> tuple[str, int]:
+    """Run Python in a view; return its output and its exit code."""
+    command = Command((sys.executable, "-c", code, *words), "cpu", {}, 1.0, view, files or {})
+    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
     os.set_blocking(launched.output_fd, True)
-    parts = []
-    while part := os.read(launched.output_fd, 65_536):
-        parts.append(part)
+    with open(launched.output_fd, "rb", closefd=False) as output:
+        printed = output.read().decode()
     launched.popen.wait()
-    return b"".join(parts).decode()
-
-
-def end(launched: Launched) -> None:
     os.close(launched.metric_fd)
     os.close(launched.request_fd)
     if launched.guard is not None:
         launched.guard.dismiss()
+    return printed, launched.popen.returncode
 
 
 @pytest.fixture
@@ -66,14 +66,8 @@ def test_a_command_is_the_same_process_in_a_view(folder, tmp_path):
     found = find_view(str(folder), tmp_path / "store")
     if found.kind != OVERLAY:
         pytest.skip(found.reason)
-    views = [None, new_store(found, 1).of_lane("A", 1)]
-    told = []
-    for view in views:
-        command = Command((sys.executable, "-c", TELLS, "ä b"), "cpu", {}, 1.0, view)
-        launched = launch(Path(sys.executable), {}, Path("no.py"), command)
-        told.append(json.loads(said(launched)))
-        end(launched)
-    assert told[0] == told[1]
+    without, within = (run(TELLS, view, "ä b")[0] for view in (None, new_store(found, 1).of_lane("A", 1)))
+    assert json.loads(without) == json.loads(within)
 
 
 def test_where_the_files_of_lanes_can_have_no_extended_attributes_the_folder_is_copied(folder, tmp_path):
@@ -92,11 +86,8 @@ def test_where_the_files_of_lanes_can_have_no_extended_attributes_the_folder_is_
 
 def test_a_command_whose_view_cannot_be_made_does_not_run(folder, tmp_path):
     view = View(COPY, str(tmp_path / "gone"), store=str(tmp_path / "store.files" / "A"))
-    command = Command((sys.executable, "-c", "open('ran', 'w')"), "cpu", {}, 1.0, view)
-    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
-    reason = said(launched)
-    end(launched)
-    assert launched.popen.returncode == 1
+    reason, code = run("open('ran', 'w')", view)
+    assert code == 1
     assert reason.startswith(f"the lane's view of {view.folder} could not be made: ") and "--in-place" in reason
     assert not (folder / "ran").exists()
 
@@ -117,12 +108,9 @@ def test_a_copy_shares_the_paths_that_are_only_read(folder, tmp_path):
     assert not why_no_copy(str(folder), tmp_path / "store", 10_000, ("data/large",))
     place = tmp_path / "store.files" / "A"
     view = View(COPY, str(folder), store=str(place), links=("data/large",))
-    files = {"data/here.txt": b"changed"}
     before = content(folder)
-    command = Command((sys.executable, "-c", READS), "cpu", {}, 1.0, view, files)
-    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
-    assert said(launched) == f"large/here.txt own.txt {place / 'written'}\n"
-    end(launched)
+    printed, _ = run(READS, view, files={"data/here.txt": b"changed"})
+    assert printed == f"large/here.txt own.txt {place / 'written'}\n"
     assert content(folder) == before
     assert (place / "written" / "data" / "large").readlink() == folder / "data" / "large"
     tidy(place, view)
@@ -131,10 +119,16 @@ def test_a_copy_shares_the_paths_that_are_only_read(folder, tmp_path):
     assert content(folder) == before
 
 
+def test_a_copy_that_fails_is_reported_by_the_last_line_of_its_error(folder, tmp_path, monkeypatch):
+    fails = "echo cp: first >&2; echo cp: no space left >&2; exit 3"
+    monkeypatch.setitem(enter_view.COPIES, sys.platform, ["sh", "-c", fails])
+    with pytest.raises(OSError, match="cp: no space left") as raised:
+        enter_view.copy_folder(str(folder), str(tmp_path / "copy"), [])
+    assert (raised.value.errno, raised.value.strerror) == (3, "cp: no space left")
+
+
 @pytest.mark.parametrize("name", ("large", "large/of_the_script.txt"))
-def test_what_a_script_writes_in_place_of_a_link_is_kept(folder, tmp_path, name):
-    written = tmp_path / "A" / "written" / name
-    written.parent.mkdir(parents=True)
-    written.write_text("its own")
+def test_what_a_script_writes_in_place_of_a_link_is_kept(folder, tmp_path, put, name):
+    written = put(f"A/written/{name}", "its own")
     tidy(tmp_path / "A", View(COPY, str(folder), store=str(tmp_path / "A"), links=("large",)))
     assert written.read_text() == "its own"

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.events import WINDOW
 
-from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.model.codec import (
     LARGEST_INT,
     CodecError,
@@ -22,22 +21,12 @@ from tfmon.model.codec import (
     encode,
     encode_message,
     parse,
-    plain,
     read,
 )
-from tfmon.model.events import Event, KnobRequested, LaneEnded, SeriesAdvanced
+from tfmon.model.events import Event
 from tfmon.model.header import Header
-from tfmon.model.lane_events import (
-    PROTOCOL,
-    Built,
-    Finished,
-    FromLane,
-    KnobApplied,
-    SliceEnded,
-    Window,
-)
+from tfmon.model.lane_events import PROTOCOL, Finished, FromLane, KnobApplied, SliceEnded, Window
 from tfmon.model.requests import Request, Run, RunSlice
-from tfmon.model.script_events import KnobOffered, Progressed
 from tfmon.recordings.header_lines import Closed
 
 MESSAGES = get_args(FromLane) + get_args(Request)
@@ -83,92 +72,42 @@ def line_of(sent: Any, /, **changes: Any) -> bytes:
     return json.dumps({key: value for key, value in body.items() if value is not ...}).encode()
 
 
-class TestRecordings:
-    @settings(max_examples=60)
-    @given(st.one_of([values_of(kind) for kind in (*get_args(Event), Header, Closed)]))
-    def test_everything_comes_back_as_it_was(self, event):
-        line = encode(event)
+@settings(max_examples=60)
+@given(st.one_of([values_of(kind) for kind in (*get_args(Event), *get_args(Request), Header, Closed)]))
+def test_everything_comes_back_as_it_was(value):
+    kind = type(value)
+    ways = [(encode, lambda line: read(parse(line), Event if kind in get_args(Event) else kind))]
+    if kind in MESSAGES:
+        decode = decode_request if kind in get_args(Request) else lambda line: decode_event(line, "cpu")
+        ways.append((encode_message, decode))
+    for write, decode in ways:
+        line = write(value)
         assert line.endswith(b"\n") and line.count(b"\n") == 1
         json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-        back = read(parse(line), type(event) if isinstance(event, Header | Closed) else Event)
-        assert type(back) is type(event)
-        assert encode(back) == line, "as lines, 1 is not 1.0, True is not 1, and nan is nan"
-
-    def test_keys_that_are_not_text_and_numbers_that_json_lacks_survive(self):
-        state = crossover_of("k", ("a", "b"), (8, 16.0, "auto", True))
-        odd = replace(state.plan, machines={"256": "no", "auto": "nor"}, each_s=math.inf)
-        experiment = replace(state, plan=odd, running={256: "no"})
-        back = read(parse(encode(SeriesAdvanced(at_ns=1, step=experiment))), Event)
-        assert back.step == experiment
-        assert [type(value) for value in back.step.values] == [int, float, str, bool]
-
-    @pytest.mark.parametrize(
-        ("change", "problem"),
-        [
-            ({"type": "Windows"}, "unknown type 'Windows'"),
-            ({"lane": 3}, "KnobRequested.lane: 3 is not text"),
-            ({"at_ns": "now"}, "KnobRequested.at_ns: 'now' is not a whole number"),
-            ({"at_ns": True}, "KnobRequested.at_ns: True is not a whole number"),
-            ({"at_ns": 10**30}, "is not a whole number"),
-            ({"value": [1]}, "KnobRequested.value: [1] is not possible here"),
-            ({"value": None}, "KnobRequested.value: None is not possible here"),
-            ({"more": 1}, "KnobRequested has no 'more'"),
-        ],
-    )
-    def test_a_wrong_field_is_named(self, change, problem):
-        body = plain(KnobRequested(lane="cpu", at_ns=1, request=1, knob="batch_size", value=2))
-        with pytest.raises(CodecError) as caught:
-            read({**body, **change}, Event)
-        assert problem in str(caught.value)
-
-    def test_an_absent_field_takes_its_default_or_is_named(self):
-        body = plain(LaneEnded(lane="a", at_ns=1, exit_code=0, signal=None, requested=True, output_tail=("bye",)))
-        del body["output_tail"]
-        assert read(body, Event).output_tail == ()
-        del body["requested"]
-        with pytest.raises(CodecError, match="LaneEnded without requested"):
-            read(body, Event)
+        back = decode(line)
+        assert type(back) is kind
+        assert write(back) == line, "as lines, 1 is not 1.0, True is not 1, and nan is nan"
 
 
 class TestMessages:
-    @settings(max_examples=60)
-    @given(st.one_of([values_of(kind) for kind in MESSAGES]))
-    def test_every_message_comes_back_as_it_was(self, message):
-        line = encode_message(message)
-        assert line.endswith(b"\n") and line.count(b"\n") == 1
-        json.loads(line, parse_constant=pytest.fail)
-        back = decode_request(line) if isinstance(message, get_args(Request)) else decode_event(line, "cpu")
-        assert type(back) is type(message)
-        assert encode_message(back) == line
-
     @pytest.mark.parametrize(
         ("message", "wrong", "said"),
         [
             (WINDOW, {"span_ns": 0}, "Window.span_ns: 0 is not from 1 to 1e.17"),
-            (WINDOW, {"steps": -5}, "Window.steps: -5 is not from 0"),
             (WINDOW, {"steps": 1.0}, "Window.steps: 1.0 is not a whole number"),
+            (WINDOW, {"steps": True}, "Window.steps: True is not a whole number"),
             (WINDOW, {"examples": 10**18}, "Window.examples: 10+ is not from 0"),
             (WINDOW, {"input_ns": 10**9}, "Window: its parts take 1180000000 ns of 200000000"),
-            (WINDOW, {"histogram": [[-1, 1]]}, "Window.histogram: -1 is not"),
             (WINDOW, {"histogram": [[99_999, 1]]}, "Window.histogram: 99999 is not from 0 to 4096"),
-            (WINDOW, {"histogram": [[1, -1]]}, "Window.histogram: -1 is not"),
             (WINDOW, {"histogram": {"1": 1}}, "Window.histogram: '1' is not a whole number"),
-            (WINDOW, {"computing_share": 1.5}, "Window.computing_share: 1.5 is not from 0 to 1"),
             (WINDOW, {"computing_share": "nan"}, "Window.computing_share: nan is not from 0 to 1"),
             (WINDOW, {"settings": {"rate": math.nan}}, "Window.settings: nan is not from"),
             (WINDOW, {"loss": "much"}, "Window.loss: 'much' is no"),
             (SliceEnded(at_ns=1, round=1), {"at_ns": -(10**18)}, "SliceEnded.at_ns: -1000000000000000000 is not"),
-            (SliceEnded(at_ns=1, round=1), {"at_ns": 10**18}, "SliceEnded.at_ns"),
-            (Progressed(at_ns=1, doing=""), {"batch": -1}, "Progressed.batch: -1 is not"),
-            (Built(at_ns=1, parameters=1, examples=1, settings={}), {"examples": -1}, "Built.examples: -1 is not"),
             (Finished(at_ns=1, steps=1), {"steps": -1}, "Finished.steps: -1 is not"),
             (
                 KnobApplied(at_ns=1, request=1, knob="k", value=1, step=1, gap_ns=1),
                 {"value": -math.inf}, "KnobApplied.value: -inf is not",
-            ),
-            (
-                KnobOffered(at_ns=1, knob="k", value=1, default=1, help=""),
-                {"choices": [1, math.inf]}, "KnobOffered.choices: inf is not",
             ),
         ],
     )  # fmt: skip
@@ -176,36 +115,29 @@ class TestMessages:
         with pytest.raises(CodecError, match=said):
             decode_event(line_of(message, **wrong), "cpu")
 
-    @pytest.mark.parametrize("version", [1, PROTOCOL + 1, str(PROTOCOL), None, True, [PROTOCOL]])
-    def test_another_protocol_version_is_refused(self, version):
-        with pytest.raises(CodecError, match=rf"protocol .*expected {PROTOCOL}"):
-            decode_request(json.dumps({"v": version, "type": "Run"}).encode())
-
-    @pytest.mark.parametrize("kind", ["Nothing", None, 3, ["Run"], "Hello", ...])
-    def test_an_unknown_type_is_refused_and_events_are_no_requests(self, kind):
-        with pytest.raises(CodecError, match="type"):
-            decode_request(line_of(Run(), type=kind))
-
-
-@pytest.mark.parametrize(
-    "line", [b"", b"\n", b"{", b"\xff\xfe", b"[1]", b'"Run"', b"null", b"[" * 100_000, b"9" * 5_000]
-)
-def test_what_is_no_json_object_is_refused(line):
-    with pytest.raises(CodecError, match="not"):
-        decode_request(line)
+    @pytest.mark.parametrize(
+        ("said", "lines"),
+        [
+            (rf"protocol .*expected {PROTOCOL}", [line_of(Run(), v=one) for one in (1, 3, "2", None, True, [2])]),
+            ("type", [line_of(Run(), type=one) for one in ("Nothing", None, 3, ["Run"], "Hello", ...)]),
+            ("not", [b"", b"\n", b"{", b"\xff\xfe", b"[1]", b'"Run"', b"null", b"[" * 100_000, b"9" * 5_000]),
+        ],
+    )
+    def test_what_is_no_request_is_refused(self, said, lines):
+        for line in lines:
+            with pytest.raises(CodecError, match=said):
+                decode_request(line)
 
 
+NUMBERS = st.integers(-(10**400), 10**400) | st.floats()
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(10**400), 10**400)
-    | st.floats()
-    | st.text(st.characters(), max_size=9),
+    st.none() | st.booleans() | NUMBERS | st.text(st.characters(), max_size=9),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
     max_leaves=8,
 )
 
 
+@settings(max_examples=30)
 @given(st.binary(max_size=200), JSON, st.sampled_from([WINDOW, RunSlice(round=1, seconds=1.0)]), st.data())
 def test_any_line_is_read_or_refused(binary, value, message, data):
     body = json.loads(encode_message(message))
@@ -222,17 +154,13 @@ class TestText:
     @pytest.mark.parametrize(
         ("dirty", "shown"),
         [
-            ("\x1b[31mred\x1b[0m", "red"),
             ("\x1b[2J\x1b[10;20Hgone", "gone"),
-            ("\x1b[?25lhidden", "hidden"),
             ("\x9b31mred", "red"),
-            ("\x1b]0;title\x07text", "text"),
             ("\x1b]8;;https://example.org\x1b\\link\x1b]8;;\x1b\\", "link"),
             ("\x9d0;title\x9ctext", "text"),
             ("\x1bPq#0\x1b\\text", "text"),
             ("\x1b(Btext\x1b7\x1bM\x1bc", "text"),
             ("\x1b]0;no end\nthe error", "\nthe error"),
-            ("text\x1b", "text"),
             ("text\x1b[31", "text"),
             ("a\x00b\x07c\rd\x7fe\x85f", "abcdef"),
             ("one\ntwo\tthree", "one\ntwo    three"),

@@ -5,8 +5,8 @@ from support.events import MS, SECOND, advance, gpu_sample, lane, phase, request
 
 from tfmon.model.events import LaneStalled, LaneStarted, Suspended
 from tfmon.model.histogram import add, quantile_ns
-from tfmon.model.lane import MOST_SUSPENSIONS, Lane
-from tfmon.model.lane_events import IN_A_STEP, SLICE_START, STALL, SUSPENDED, SliceEnded
+from tfmon.model.lane import Lane
+from tfmon.model.lane_events import IN_A_STEP, SLICE_START, SUSPENDED, SliceEnded
 from tfmon.model.readings import Missing
 from tfmon.model.script_events import StackReported
 from tfmon.model.windows import MOST_OLD, OLD_SHARE, RECENT_NS, LaneWindow, Measurements, shortened
@@ -81,14 +81,6 @@ def test_a_week_takes_a_limited_number_of_windows_and_nothing_is_lost():
     assert longest_ns <= 2 * now_ns / OLD_SHARE
 
 
-def test_stamps_from_before_this_machine_was_started_are_kept():
-    measured = Measurements()
-    for at_s in range(-3_600, -2_990):
-        measured.add(window(at_s * SECOND, SECOND))
-    assert measured.old[0].since_ns == -3_601 * SECOND
-    assert len(measured.old) + len(measured.recent) < 610
-
-
 def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
     measured = Measurements()
     for cpu_pct in (100.0, 300.0, Missing("gone")):
@@ -127,24 +119,16 @@ def short(at_s: float, span_s: float = 0.2):
 
 
 class TestHeartbeat:
-    @pytest.mark.parametrize(
-        "event", [short(7), SliceEnded(at_ns=7 * SECOND, round=1), phase("racing", 7 * SECOND)]
-    )
-    def test_every_event_from_the_lane_is_a_sign_of_life(self, event):
-        heartbeat = lane("cpu", stall(5, 1), event).heartbeat
-        assert (heartbeat.heard_ns, heartbeat.stalled_since_ns) == (7 * SECOND, None)
+    def test_every_event_from_the_lane_is_a_sign_of_life(self):
+        for event in (short(7), SliceEnded(at_ns=7 * SECOND, round=1), phase("racing", 7 * SECOND)):
+            heartbeat = lane("cpu", stall(5, 1), event).heartbeat
+            assert (heartbeat.heard_ns, heartbeat.stalled_since_ns) == (7 * SECOND, None)
 
     def test_events_about_the_lane_and_reported_stacks_are_none(self):
         stack = StackReported(lane="cpu", at_ns=9 * SECOND, lines=())
         state = lane("cpu", short(1), stall(8, 1), requested(1), tree_sample(), stack)
         assert (state.heartbeat.heard_ns, state.heartbeat.stalled_since_ns) == (SECOND, SECOND)
         assert state.process.stack is stack
-
-    def test_the_window_that_ends_a_stall_is_discarded(self):
-        state = lane("cpu", short(1, 0.3), stall(30, 1), short(40, 39), short(40.2))
-        assert (state.heartbeat.stalled_since_ns, state.steady.windows) == (None, 2)
-        assert state.measurements.discarded == {STALL: 1}
-        assert state.heartbeat.longest_window_ns == 300 * MS
 
     def test_a_window_in_which_it_was_suspended_does_not_show_how_long_its_steps_take(self):
         state = lane("cpu", short(1, 0.3), window(90 * SECOND, 80 * SECOND, marks=(IN_A_STEP,)))
@@ -163,15 +147,7 @@ class TestHeartbeat:
         assert (state.steady.windows, state.steady.span_ns) == (2, 400 * MS)
         assert [point.steady for point in state.points] == [True, False, True]
         assert list(state.heartbeat.suspensions) == [(10 * SECOND, 20 * SECOND)]
-
-    def test_a_suspension_is_marked_on_the_chart_and_does_not_restart_steady_state(self):
-        state = lane("cpu", short(1), short(1.2), suspended(2, 14), short(14.4))
-        assert [mark.text for mark in state.changes.marks] == ["suspended 12 s"]
-        assert state.steady.windows == 3
-
-    def test_the_oldest_suspensions_are_dropped(self):
-        found = lane("cpu", *(suspended(at, at + 1) for at in range(0, 100, 2))).heartbeat.suspensions
-        assert (len(found), found[-1][1]) == (MOST_SUSPENSIONS, 99 * SECOND)
+        assert [mark.text for mark in state.changes.marks] == ["suspended 10 s"]
 
     def test_the_warm_up_is_timed(self):
         state = lane("cpu", phase("warming up", 5 * SECOND), phase("ready", 12 * SECOND))

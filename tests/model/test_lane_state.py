@@ -1,25 +1,16 @@
 """The changes that each event makes in the state of a lane."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
-from support.events import (
-    MS,
-    SECOND,
-    advance,
-    ended,
-    gpu_sample,
-    lane,
-    phase,
-    requested,
-    started,
-    tree_sample,
-    window,
-)
+from support.events import MS, SECOND, advance, ended, lane, phase, requested, started, tree_sample, window
 from support.gpu_profile import gpu_profile
 
 from tfmon.model.events import BadLine
 from tfmon.model.lane_events import (
+    PAUSED,
+    RACING,
+    STARTING,
     Finished,
     Hello,
     KnobApplied,
@@ -27,26 +18,14 @@ from tfmon.model.lane_events import (
     Profiled,
     SliceEnded,
 )
-from tfmon.model.lane_state import (
-    PAUSED,
-    RACING,
-    RECENT_NS,
-    STARTING,
-    Heartbeat,
-    LaneState,
-    ProcessInfo,
-)
+from tfmon.model.lane_state import RECENT_NS, Heartbeat, LaneState, ProcessInfo
 from tfmon.model.readings import Missing, SliceLoad
 from tfmon.model.spec import LaneSpec
-from tfmon.model.windows import MOST_RECENT, WindowSums
+from tfmon.model.windows import WindowSums
 
 
 def applied(request: int = 1, value="off", at_ns: int = 3 * SECOND) -> KnobApplied:
     return KnobApplied(at_ns=at_ns, request=request, knob="prefetch", value=value, step=11, gap_ns=40 * MS)
-
-
-def refused(request: int) -> KnobRefused:
-    return KnobRefused(at_ns=4, request=request, knob="prefetch", value="off", reason="no memory")
 
 
 def test_a_phase_begins_at_its_event():
@@ -56,9 +35,10 @@ def test_a_phase_begins_at_its_event():
 
 class TestRestart:
     def test_only_the_spec_the_log_and_the_history_of_the_charts_survive_a_restart(self):
+        refused = KnobRefused(at_ns=4, request=2, knob="prefetch", value="off", reason="no memory")
         events = (
             *(Hello(at_ns=1, protocol=2, pid=42, python="3.12.1"), phase(RACING), tree_sample(), window()),
-            *(window(marks=("warm-up",)), requested(1), applied(), refused(2)),
+            *(window(marks=("warm-up",)), requested(1), applied(), refused),
             *(BadLine(lane="cpu", at_ns=1, problem="x"), ended(signal="SIGSEGV")),
         )
         state = lane("cpu", *events, started())
@@ -109,47 +89,18 @@ class TestRestart:
         assert replace(load, cores=None).contended is None
 
 
-class TestWindows:
-    def test_every_figure_of_steady_windows_adds_up(self):
-        names = [field.name for field in fields(WindowSums) if field.name not in ("windows", "histogram")]
-        first, second = ({name: start + place for place, name in enumerate(names)} for start in (100, 200))
-        state = lane(
-            "cpu", window(**{"step": 10, **first}), window(**{"step": 20, "sampled_examples": 64, **second})
-        )
-        sums = {name: first[name] + second[name] for name in names}
-        assert state.steady == WindowSums(windows=2, histogram={1552: 20}, **sums)
-        assert (state.totals.steps, state.totals.examples) == (20, sums["examples"] + 64)
-        assert lane("cpu", window()).steady.sampled_copy_ns is None
-
-    def test_a_marked_window_is_discarded_and_counted(self):
-        marked = window(marks=("garbage collection", "after a switch"), round=1)
-        state = lane("cpu", window(), marked, window(marks=("after a switch",)))
-        assert state.measurements.discarded == {"garbage collection": 1, "after a switch": 2}
-        assert (state.steady.windows, state.slices, state.totals.examples) == (1, (), 960)
-        assert [point.steady for point in state.points] == [True, False, False]
-
-    def test_the_chart_keeps_a_limited_number_of_windows(self):
-        state = lane("cpu", *(window(at_ns=number) for number in range(MOST_RECENT + 5)))
-        assert len(state.points) <= MOST_RECENT
-        last = state.points[-1]
-        assert (last.at_ns, last.span_ns, last.examples, last.steps) == (MOST_RECENT + 4, 200 * MS, 320, 10)
-
-    def test_the_first_and_the_last_loss_are_kept(self):
-        state = lane("cpu", *(window(loss=loss) for loss in (None, 2.0, 1.0, None)))
-        assert (state.totals.losses.first, state.totals.losses.last) == (2.0, 1.0)
-
-    def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes(self):
-        call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
-        read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
-        state = lane("cpu", window(), read, window())
-        assert state.step.computing_share == 0.25
-        assert advance(state, window(computing_share=0.5)).step.computing_share == 0.5
-        untold = Profiled(at_ns=3 * SECOND, folder="f", profile=replace(gpu_profile(), call=Missing("no loop")))
-        assert state.step.calling_share == 100 / (100 + read.profile.other_ns)
-        again = advance(state, untold)
-        assert (again.step.computing_share, again.step.calling_share) == (0.25, state.step.calling_share)
-        changed = advance(state, applied()).step
-        assert (changed.computing_share, changed.calling_share) == (None, None)
+def test_what_a_profile_said_of_a_call_holds_for_windows_that_do_not_say_it_until_a_knob_changes():
+    call = SimpleNamespace(compute_ns=25.0, total_ns=100.0)
+    read = Profiled(at_ns=2 * SECOND, folder="f", profile=replace(gpu_profile(), call=call))
+    state = lane("cpu", window(), read, window())
+    assert state.step.computing_share == 0.25
+    assert advance(state, window(computing_share=0.5)).step.computing_share == 0.5
+    untold = Profiled(at_ns=3 * SECOND, folder="f", profile=replace(gpu_profile(), call=Missing("no loop")))
+    assert state.step.calling_share == 100 / (100 + read.profile.other_ns)
+    again = advance(state, untold)
+    assert (again.step.computing_share, again.step.calling_share) == (0.25, state.step.calling_share)
+    changed = advance(state, applied()).step
+    assert (changed.computing_share, changed.calling_share) == (None, None)
 
 
 def test_only_steady_windows_wholly_in_the_last_seconds_count():
@@ -164,7 +115,3 @@ def test_only_steady_windows_wholly_in_the_last_seconds_count():
 def test_a_finished_lane_keeps_its_last_samples():
     done = lane("cpu", tree_sample(), phase(RACING), Finished(at_ns=1, steps=1))
     assert advance(done, tree_sample(0.0)) == done
-
-
-def test_missing_memory_is_not_zero():
-    assert isinstance(lane("gpu:0", tree_sample(), gpu_sample()).gpu_use.used_bytes, Missing)

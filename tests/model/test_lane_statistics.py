@@ -30,11 +30,6 @@ def test_the_oldest_slices_are_dropped():
 
 
 class TestDisturbances:
-    def test_a_slice_with_nothing_steady_left_is_dropped(self):
-        measured = after(window(1, 1), window(2, 2))
-        measured.discard(0, 200 * MS, "swapping")
-        assert [part.round for part in measured.slices] == [2]
-
     @pytest.mark.parametrize("every", [1, 5])
     def test_a_disturbance_that_is_there_most_of_the_time_is_how_the_machine_is(self, every):
         measured = Measurements()

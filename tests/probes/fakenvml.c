@@ -29,8 +29,6 @@
  *   gpi I NUMBER                    the number of instance I in its GPU
  *   gpm I NUMBER PERCENT            load of the instance with that number, by GPM
  *   part I METRIC VALUE             a metric of the whole GPU, by GPM
- *
- * Build with -DWITHOUT_V3 for a driver that lacks the third version of the process list.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -63,7 +61,6 @@ enum {
 
 typedef struct { int index; } Device;
 typedef struct { unsigned gpu, memory; } Utilization;
-typedef struct { uint64_t total, free, used; } Memory;
 typedef struct { unsigned version; uint64_t total, reserved, free, used; } MemoryV2;
 typedef struct { unsigned pid; uint64_t used; unsigned instance, compute; } Process;
 typedef union { double d; unsigned u; unsigned long long ull; } Value;
@@ -103,7 +100,6 @@ typedef struct {
 
 _Static_assert(sizeof(GpmMetric) == 40, "nvmlGpmMetric_t");
 _Static_assert(sizeof(Utilization) == 8, "nvmlUtilization_t");
-_Static_assert(sizeof(Memory) == 24, "nvmlMemory_t");
 _Static_assert(sizeof(MemoryV2) == 40, "nvmlMemory_v2_t");
 _Static_assert(sizeof(Process) == 24, "nvmlProcessInfo_v2_t and _v3");
 _Static_assert(sizeof(Sample) == 16, "nvmlSample_t");
@@ -305,14 +301,6 @@ static int memory(Device *device, uint64_t *total, uint64_t *reserved, uint64_t 
     return SUCCESS;
 }
 
-int nvmlDeviceGetMemoryInfo(Device *device, Memory *info) {
-    uint64_t reserved = 0;
-    ENTER("DeviceGetMemoryInfo", device->index);
-    int code = memory(device, &info->total, &reserved, &info->free, &info->used);
-    info->used += reserved;
-    return code;
-}
-
 int nvmlDeviceGetMemoryInfo_v2(Device *device, MemoryV2 *info) {
     ENTER("DeviceGetMemoryInfo_v2", device->index);
     if (info->version != 0x02000028) return VERSION_MISMATCH;
@@ -377,15 +365,9 @@ static int processes(const char *function, Device *device, unsigned *count, Proc
     return filled > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v2(Device *device, unsigned *count, Process *list) {
-    return processes("DeviceGetComputeRunningProcesses_v2", device, count, list);
-}
-
-#ifndef WITHOUT_V3
 int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *count, Process *list) {
     return processes("DeviceGetComputeRunningProcesses_v3", device, count, list);
 }
-#endif
 
 /* ---------------------------------------------------------------- clocks, link, errors */
 

@@ -4,10 +4,11 @@ import ctypes
 
 import pynvml
 import pytest
-from support.mig import FIRST, LOADS, SECOND, SPLIT
+from support.mig import FIRST, FIRST_UUID, LOADS, SECOND, SECOND_UUID, SPLIT
 from support.nvml import BUSY, IDLE, TWO_GPUS, take
 from support.waiting import PATIENCE_S
 
+from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.find_gpus import GpuSearch, conclude, read_visibility
@@ -15,6 +16,7 @@ from tfmon.probes.nvidia.activity import NO_LOAD
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
 pytestmark = pytest.mark.process
+GB = 1_000_000_000
 
 
 class TestFound:
@@ -57,34 +59,50 @@ class TestFound:
         assert (search().usable, search().reason) == ((IDLE,), "")
 
 
-class TestLoad:
-    @pytest.fixture
-    def probe(self, driver, clock):
-        driver.play(SPLIT + LOADS)
-        probe = NvidiaProbe([FIRST, SECOND], clock_ns=clock)
-        yield probe
-        probe.close()
-        assert ctypes.CDLL(str(driver.library)).fakeGpmSamples() == 0, "every sample is released"
+def test_instances_are_separate_devices_with_power_clocks_and_messages_of_the_whole_gpu(read, driver, clock):
+    whole, idle, one, two = read(SPLIT + "util 10 50 50\nutil 0 50 50\n")
+    assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_UUID, SECOND_UUID)
+    assert (whole.part_of, one.part_of, idle.part_of) == ("", BUSY.uuid, "")
+    assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
+    assert (one.memory.used_bytes, one.memory.total_bytes) == (3 * GB, 10 * GB)
+    assert (two.memory.used_bytes, two.memory.total_bytes) == (0, 20 * GB)
+    assert one.processes.used_by_pid == {4242: 2.5 * GB}
+    assert two.processes.used_by_pid == {}
+    unknown = Missing("not reported for a GPU that is split up (MIG)")
+    assert whole.load.busy_pct == one.processes.busy_by_pid == unknown
+    assert one.load.busy_pct == Missing("the driver does not report the load of an instance (MIG) of this GPU")
+    assert idle.load.busy_pct == 0
+    whole, _, one, two = read(SPLIT.replace("energy 0 7000000", "energy 0 7200000") + "xid 0 94\n", 1)
+    assert [[fault.code for fault in sample.faults] for sample in (whole, one, two)] == [[94]] * 3
+    assert whole.power.power_w == one.power.power_w == two.power.power_w == pytest.approx(200)
+    assert (one.clocks.sm_clock_mhz, one.temperature_c) == (1500, 61)
+    driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
+    assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
 
-    def test_is_that_of_each_instance_since_the_sample_before(self, probe, driver, clock):
-        one, two = take(probe)
-        assert one.load.busy_pct == two.load.busy_pct == FIRST_SAMPLE
-        clock.pass_s(1)
-        one, two = take(probe)
-        assert (one.load.busy_pct, one.load.source, two.load.busy_pct) == (62.5, "gpm", 0)
-        assert isinstance(one.load.busy_max_pct, Missing)
-        clock.pass_s(0.05)
-        driver.play(SPLIT + LOADS.replace("62.5", "10"))
-        assert take(probe)[0].load.busy_pct == 62.5, "two samples need 0.1 s between them"
-        clock.pass_s(1)
-        assert take(probe)[0].load.busy_pct == 10
-        clock.pass_s(1)
-        driver.play(SPLIT + LOADS.replace("62.5", "nan"))
-        one, two = take(probe)
-        assert (one.load.busy_pct, two.load.busy_pct) == (Missing("the driver has no data"), 0)
-        clock.pass_s(1)
-        driver.play(SPLIT + LOADS + "ret GpmMigSampleGet 4\n")
-        assert take(probe)[0].load.busy_pct == Missing("no permission to use the NVIDIA driver")
+
+def test_the_load_is_that_of_each_instance_since_the_sample_before(driver, clock):
+    driver.play(SPLIT + LOADS)
+    probe = NvidiaProbe([FIRST, SECOND], clock_ns=clock)
+
+    def read(script: str = SPLIT + LOADS, after_s: float = 1.0) -> list[GpuSample]:
+        clock.ahead(after_s)
+        driver.play(script)
+        return take(probe)
+
+    one, two = read()
+    assert one.load.busy_pct == two.load.busy_pct == FIRST_SAMPLE
+    one, two = read()
+    assert (one.load.busy_pct, one.load.source, two.load.busy_pct) == (62.5, "gpm", 0)
+    assert isinstance(one.load.busy_max_pct, Missing)
+    lower = SPLIT + LOADS.replace("62.5", "10")
+    assert read(lower, 0.05)[0].load.busy_pct == 62.5, "two samples need 0.1 s between them"
+    assert read(lower)[0].load.busy_pct == 10
+    one, two = read(SPLIT + LOADS.replace("62.5", "nan"))
+    assert (one.load.busy_pct, two.load.busy_pct) == (Missing("the driver has no data"), 0)
+    one, _ = read(SPLIT + LOADS + "ret GpmMigSampleGet 4\n")
+    assert one.load.busy_pct == Missing("no permission to use the NVIDIA driver")
+    probe.close()
+    assert ctypes.CDLL(str(driver.library)).fakeGpmSamples() == 0, "every sample is released"
 
 
 @pytest.mark.parametrize("flags", [(), ("-DWITHOUT_GPM",)], ids=["an older GPU", "an older driver"])
@@ -93,11 +111,7 @@ def test_without_gpm_the_load_is_missing_and_the_rest_is_read(load_driver, clock
     probe = NvidiaProbe([FIRST], clock_ns=clock)
     for _ in range(2):
         (one,) = take(probe)
-        clock.pass_s(1)
+        clock.ahead(1)
     assert (one.load.busy_pct, one.load.source) == (NO_LOAD, "")
-    assert (one.memory.used_bytes, one.memory.total_bytes, one.temperature_c) == (
-        3_000_000_000,
-        10_000_000_000,
-        61,
-    )
+    assert (one.memory.used_bytes, one.memory.total_bytes, one.temperature_c) == (3 * GB, 10 * GB, 61)
     probe.close()

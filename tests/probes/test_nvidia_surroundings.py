@@ -1,63 +1,20 @@
-"""NVIDIA GPUs that are split up (MIG), in containers, under WSL2, and without separate memory."""
+"""NVIDIA GPUs in containers, under WSL2, without separate memory, and with a slow driver."""
 
 import sys
+from types import SimpleNamespace
 
 import psutil
 import pynvml
 import pytest
-from support.mig import FIRST_UUID, SECOND_UUID, SPLIT
 from support.nvml import BUSY, IDLE, TWO_GPUS, take
 from support.waiting import PATIENCE_S
 
 from tfmon.model.readings import Missing
-from tfmon.probes.base import Gpu
+from tfmon.probes.base import Backoff, Gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.probe import NvidiaProbe, survives_sampling
 
 pytestmark = pytest.mark.process
-
-GB = 1_000_000_000
-
-
-class TestSplit:
-    def test_instances_are_devices_of_their_own(self, driver, clock):
-        driver.play(SPLIT + "util 10 50 50\nutil 0 50 50\n")
-        whole, idle, one, two = take(NvidiaProbe([BUSY, IDLE], clock_ns=clock))
-        assert (whole.key, idle.key, one.key, two.key) == (BUSY.uuid, IDLE.uuid, FIRST_UUID, SECOND_UUID)
-        assert (whole.part_of, one.part_of, idle.part_of) == ("", BUSY.uuid, "")
-        assert (one.index, one.name) == (0, "NVIDIA Busy MIG 1g.10gb")
-        assert (one.memory.used_bytes, one.memory.total_bytes) == (3 * GB, 10 * GB)
-        assert (two.memory.used_bytes, two.memory.total_bytes) == (0, 20 * GB)
-        assert one.processes.used_by_pid == {4242: 2.5 * GB}
-        assert two.processes.used_by_pid == {}
-        unknown = Missing("not reported for a GPU that is split up (MIG)")
-        assert whole.load.busy_pct == one.processes.busy_by_pid == unknown
-        assert one.load.busy_pct == Missing("the driver does not report the load of an instance (MIG) of this GPU")
-        assert idle.load.busy_pct == 0
-        driver.play(SPLIT.replace("mig 0 1", "mig 0 0"))
-        assert [sample.key for sample in take(NvidiaProbe([BUSY], clock_ns=clock))] == [BUSY.uuid]
-
-    def test_power_clocks_and_messages_are_those_of_the_whole_gpu(self, driver, clock):
-        driver.play(SPLIT)
-        probe = NvidiaProbe([BUSY], clock_ns=clock)
-        take(probe)
-        clock.pass_s(1)
-        driver.play(SPLIT.replace("energy 0 7000000", "energy 0 7200000") + "xid 0 94\n")
-        whole, one, two = take(probe)
-        assert [[fault.code for fault in sample.faults] for sample in (whole, one, two)] == [[94]] * 3
-        assert whole.power.power_w == one.power.power_w == two.power.power_w == pytest.approx(200)
-        assert (one.clocks.sm_clock_mhz, one.temperature_c) == (1500, 61)
-
-    def test_an_instance_that_is_gone(self, driver, clock):
-        driver.play(SPLIT + "ret DeviceGetTemperatureV 15\nret DeviceGetTemperature 15\n")
-        probe = NvidiaProbe([BUSY], clock_ns=clock)
-        take(probe)  # all are lost
-        driver.play(SPLIT.replace(f"uuid 13 {SECOND_UUID}\n", ""))
-        clock.pass_s(61)
-        whole, one, two = take(probe)
-        assert (whole.temperature_c, one.temperature_c) == (61, 61)
-        assert two.temperature_c == Missing("the driver no longer lists this GPU")
-        assert two.part_of == BUSY.uuid
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -97,7 +54,7 @@ class TestWsl:
         probe = NvidiaProbe([BUSY], clock_ns=clock, root=windows, survives=trials.pop)
         for _ in range(3):
             assert words in take(probe)[0].load.busy_pct.reason
-            clock.pass_s(1_000)
+            clock.ahead(1_000)
         assert pynvml._nvmlLib_refcount == 0
 
     def test_the_trial(self, driver):
@@ -127,3 +84,47 @@ def test_a_gpu_without_memory_of_its_own_has_that_of_the_machine(driver, clock, 
     assert sample.load.busy_pct == sample.power.power_w == unsupported
     total = psutil.virtual_memory().total if unified else unsupported
     assert (sample.memory.total_bytes, sample.memory.unified) == (total, unified)
+
+
+def test_a_slow_call_is_repeated_seldom_and_only_for_its_gpu(driver, monkeypatch, clock):
+    slow, real = SimpleNamespace(took_s=0.08, calls=0), pynvml.nvmlDeviceGetUtilizationRates
+
+    def rates(handle):
+        if pynvml.nvmlDeviceGetUUID(handle) == BUSY.uuid:
+            slow.calls += 1
+            clock.ahead(slow.took_s)  # nothing else moves this clock
+        return real(handle)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUtilizationRates", rates)
+    probe = NvidiaProbe([BUSY, IDLE], clock_ns=clock)
+    assert take(probe)[0].slow == (), "one slow call may have waited for a core"
+    clock.ahead(1)
+    busy, idle = take(probe)
+    (one,) = busy.slow
+    assert (one.name, one.took_ms, one.every_s, idle.slow) == ("load", 80, pytest.approx(8), ())
+    driver.play(TWO_GPUS.replace("util 0 87", "util 0 12"))
+    clock.ahead(3)
+    asked = slow.calls
+    busy, _ = take(probe)
+    assert slow.calls == asked
+    assert (busy.load.busy_pct, round(busy.age_s("load")), busy.age_s("memory")) == (87, 3, 0)
+    clock.ahead(one.every_s)
+    busy, _ = take(probe)
+    assert (busy.load.busy_pct, round(busy.age_s("load"))) == (12, 0)
+    slow.took_s = 0
+    clock.ahead(61)
+    assert take(probe)[0].slow == (), "a driver that is fast again is asked as before"
+    probe.close()
+
+
+def test_one_that_is_slow_every_other_time_counts_too(clock):
+    backoff = Backoff(clock)
+    for took_s, slow in ((0.06, 0), (0.001, 0), (0.06, 1)):
+        clock.ahead(1)
+
+        def read(took_s=took_s):
+            clock.ahead(took_s)
+            return {"busy_pct": 1}
+
+        backoff.read("load", read)
+        assert len(backoff.slow) == slow

@@ -14,24 +14,24 @@ PERIOD = 1000
 
 @dataclass(frozen=True)
 class Mark:
-    """An event."""
-
     name: str
     start_us: float
     length_us: float
     stats: dict = field(default_factory=dict)
 
 
+Marks = list[Mark]
+
+
 def mark(name: str, start_us: float, length_us: float, /, **stats) -> Mark:
     return Mark(name, start_us, length_us, stats)
 
 
-def event(one: Mark) -> TraceEvent:
-    start_ps = round(one.start_us * 1e6)
-    return TraceEvent(start_ps, start_ps + round(one.length_us * 1e6), one.name, one.stats)
-
-
 def plane(name: str, lines: dict[str, Iterable[Mark]]) -> Plane:
+    def event(one: Mark) -> TraceEvent:
+        start_ps = round(one.start_us * 1e6)
+        return TraceEvent(start_ps, start_ps + round(one.length_us * 1e6), one.name, one.stats)
+
     def ordered(marks: Iterable[Mark]) -> tuple[TraceEvent, ...]:
         return tuple(sorted(map(event, marks), key=lambda one: (one[0], -one[1])))
 
@@ -41,9 +41,6 @@ def plane(name: str, lines: dict[str, Iterable[Mark]]) -> Plane:
 def space(*planes: Plane, errors: Iterable[str] = ()) -> Space:
     events = sum(len(line.events) for one in planes for line in one.lines)
     return Space(planes, events, tuple(errors))
-
-
-Marks = list[Mark]
 
 
 def us(value: Reading) -> float:

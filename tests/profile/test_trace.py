@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_lanes import Mark, mark, plane, space
 
+from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
@@ -38,15 +39,14 @@ def test_sets_of_time_behave_as_sets_and_are_sorted(left, right):
 def exported(trace, tmp_path) -> list[dict]:
     path = tmp_path / "trace.json"
     count = write_chrome(trace, path)
-    events = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))[
-        "traceEvents"
-    ]
-    assert len(events) == count
-    return events
+    written = json.loads(path.read_text(), parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert len(written["traceEvents"]) == count
+    return written["traceEvents"]
 
 
-def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
-    trace = space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, step_num=3, how="xla")]}))
+def test_an_event_has_its_place_its_length_and_its_stats_and_a_failed_write_is_told(tmp_path):
+    stats = {"id": -(1 << 60), "ratio": math.inf, "nothing": math.nan, "small": 7, "how": "xla"}
+    trace = space(plane("/host:CPU", {"main": [], "python": [mark("step", 5, 2.5, **stats)]}))
     *names, event = exported(trace, tmp_path)
     assert [(name["name"], name["pid"], name["tid"], name["args"]["name"]) for name in names] == [
         ("process_name", 1, 0, "/host:CPU"),
@@ -54,18 +54,9 @@ def test_an_event_has_its_place_its_length_and_its_stats(tmp_path):
         ("thread_name", 1, 2, "python"),
     ]
     where = {"pid": 1, "tid": 2, "ts": 5, "dur": 2.5}
-    assert event == {"ph": "X", "name": "step", **where, "args": {"step_num": 3, "how": "xla"}}
-
-
-def test_what_json_or_a_viewer_cannot_hold_is_written_as_text(tmp_path):
-    stats = {"id": -(1 << 60), "ratio": math.inf, "nothing": math.nan, "small": 7}
-    (event,) = (
-        one for one in exported(space(plane("p", {"l": [mark("e", 0, 1, **stats)]})), tmp_path) if one["ph"] == "X"
-    )
-    assert event["args"] == {"id": str(-(1 << 60)), "ratio": "inf", "nothing": "nan", "small": 7}
-
-
-def test_nothing_is_an_empty_list_and_a_file_that_cannot_be_written_is_told(tmp_path):
+    # Numbers that JSON or a viewer cannot represent are text.
+    written = {"id": str(-(1 << 60)), "ratio": "inf", "nothing": "nan", "small": 7, "how": "xla"}
+    assert event == {"ph": "X", "name": "step", **where, "args": written}
     assert exported(space(), tmp_path) == []
     with pytest.raises(TraceError, match="cannot be written"):
         write_chrome(space(), tmp_path)
@@ -77,7 +68,8 @@ NAMES = [
     "IteratorGetNextOp::DoCompute", "Iterator::Root::Prefetch", "Iterator::Root::Prefetch::Map",
     "Iterator::Root::Prefetch::ParallelMapV2::BatchV2", "InstantiatedCapturedFunction::RunAsync",
     "ExecutorState::Process", "FunctionRun", "tf.function-graph_building", "CpuCompiler::RunBackend",
-    "net/dense/MatMul:MatMul", "PyFunc:PyFunc", "MemcpyH2D", "MemcpyD2H", "sgemm",
+    "net/dense/MatMul:MatMul", "PyFunc:PyFunc", "MemcpyH2D", "MemcpyD2H", "sgemm" * 30,
+    "gradient_tape/" + "a_very_long_scope/" * 9 + "MatMul:MatMul",
 ]  # fmt: skip
 stats = st.fixed_dictionaries(
     {},
@@ -92,23 +84,27 @@ stats = st.fixed_dictionaries(
 times = st.integers(0, 60).map(float)
 marks = st.lists(st.builds(Mark, st.sampled_from(NAMES), times, times, stats), max_size=14)
 step = st.builds(Mark, st.just("train"), times, times, st.just({"step_num": 1}))
-hosts = st.builds(
-    lambda steps, loop, other: plane("/host:CPU", {"python": steps + loop, "pool": other}),
-    st.lists(step, max_size=3),
-    marks,
-    marks,
-)
-gpus = st.builds(
-    lambda first, second: plane("/device:GPU:0", {"Stream #1": first, "Stream #2": second}), marks, marks
-)
+streams = st.fixed_dictionaries({"Stream #1": marks, "Stream #2": marks})
+
+
+def leaves(value, path=""):
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in items:
+            if path or key != "missing":
+                yield from leaves(inner, f"{path}.{key}".lstrip("."))
+    else:
+        yield path, value
 
 
 @settings(max_examples=60)
-@given(hosts, st.none() | gpus, st.booleans())
-def test_it_is_analysed_or_refused(host, gpu, on_gpu):
-    trace = space(host, *([] if gpu is None else [gpu]))
+@given(st.lists(step, max_size=3), marks, marks, st.none() | streams, st.booleans())
+def test_it_is_analysed_or_refused(steps, loop, pool, gpu, on_gpu):
+    host = plane("/host:CPU", {"python": steps + loop, "pool": pool})
+    gpus = [] if gpu is None else [plane("/device:GPU:0", gpu)]
+    trace = space(host, *gpus, errors=["something " * 30])
     try:
-        profile = profile_of(trace, on_gpu=on_gpu)
+        profile = profile_of(trace, on_gpu=on_gpu, parts=True)
     except TraceError as error:
         assert "no step marked" in error.message or "no time" in error.message
         return
@@ -126,10 +122,17 @@ def test_it_is_analysed_or_refused(host, gpu, on_gpu):
         assert busy + device.idle_ns == pytest.approx(whole)
         idle = (device.idle_input_ns, device.idle_launch_ns, device.idle_tracing_ns, device.idle_other_ns)
         assert sum(idle) == pytest.approx(device.idle_ns) and min(idle) >= 0
+    assert sum(part.step_ns for part in profile.parts) == pytest.approx(whole)
+    assert min(part.step_ns for part in profile.parts) >= 0
     if isinstance(profile.ops, Ops):
         assert profile.ops.busy_ns <= whole * (1 + 1e-9)
         assert sum(op.share for op in profile.ops.top) <= 1 + 1e-9
     assert all(stage.busy_ns > 0 for stage in profile.input.stages)
     assert profile.host_only == (on_gpu and not profile.devices)
-    json.dumps(to_json(profile), allow_nan=False)
-    assert max(map(len, to_text(profile).splitlines())) <= WIDTH
+    plain = to_json(profile)
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert {path for path, value in leaves(plain) if value is None} == set(plain["missing"])
+    assert plain["schema"] == JSON_SCHEMA and all(plain["missing"].values())
+    lines = to_text(profile).splitlines()
+    assert max(map(len, lines)) <= WIDTH == 100 and lines[-1]
+    assert all(line == line.rstrip() for line in lines)

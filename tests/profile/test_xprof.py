@@ -1,114 +1,25 @@
 """The same traces read by XProf: step time, input, memory and the operations that take most agree within 3 %.
 
 XProf's answers about the traces in `data/` are kept in `data/xprof.json`: `make test` compares with these.
-`make test-all` has XProf read the traces again. `python tests/profile/test_xprof.py` writes the answers.
+`make test-all` has XProf read the traces again. `python benchmarks/traces/xprof_answers.py` writes the answers.
 """
 
-import gzip
 import importlib.util
 import json
-import subprocess
-import sys
-import tempfile
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.traces.xprof_answers import ANSWERS, KEPT, ask, unpacked
 from tfmon.analysis.compare_profiles import layer
-from tfmon.model.profile import NAMELESS, MemoryPeak, Profile
+from tfmon.model.profile import MemoryPeak, Profile
 from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread
 from tfmon.profile.breakdown import read_profile
 from tfmon.profile.trace import STEP, both, read_space, total
 
-HERE = Path(__file__).parent
-DATA = HERE / "data"
-ANSWERS = DATA / "xprof.json"
-CLOSE = 0.03
+CLOSE = {"rel": 0.03}
 pytestmark = pytest.mark.tensorflow
-NEEDS_XPROF = pytest.mark.skipif(importlib.util.find_spec("xprof") is None, reason="needs xprof")
-CONVERT = """
-import sys
-from xprof.convert import raw_to_tool_data
-for tool in sys.argv[2:]:
-    data, _ = raw_to_tool_data.xspace_to_tool_data([sys.argv[1]], tool, {})
-    print("xprof:" + (data.decode() if isinstance(data, bytes) else data))
-"""
-KEPT = {
-    "slow-input": "",
-    "dense-onednn": "mklcpu",
-    "dense-bfc": "bfc_cpu_allocator_for_gpu",
-    "h100-graphs": "GPU_0_bfc",
-    "h100-single": "GPU_0_bfc",
-}
-"""The traces, each with the allocator whose peak is compared.
-
-Source: the scripts in `benchmarks/traces`."""
-
-
-def unpacked(name: str, folder: Path) -> Path:
-    """Write a kept trace into a separate folder, as XProf requires."""
-    path = folder / name / "vm.xplane.pb"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(gzip.decompress((DATA / f"{name}.xplane.pb.gz").read_bytes()))
-    return path
-
-
-def converted(path: Path, *tools: str) -> list[Any]:
-    """Return what XProf's tools make of a trace."""
-    command = [sys.executable, "-c", CONVERT, str(path), *tools]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    lines = [line.removeprefix("xprof:") for line in done.stdout.splitlines() if line.startswith("xprof:")]
-    assert len(lines) == len(tools), done.stderr[-2000:]
-    return [json.loads(line) for line in lines]
-
-
-def by_xprof(path: Path) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], dict[str, Any]]]:
-    """Return its steps by their number, and its operations on the host or the device by their type and name."""
-    return tables(*converted(path, "input_pipeline_analyzer", "framework_op_stats"))
-
-
-def tables(analyzer: Any, operations: Any) -> tuple[dict[int, dict[str, Any]], dict[tuple[str, str], Any]]:
-    (steps,) = (one for one in map(rows, analyzer) if one and "stepTimeMs" in one[0])
-    numbered = {int(str(step["stepnum"]).split()[-1]): step for step in steps}
-    return numbered, {(row["type"], row["operation"]): row for row in rows(operations[0])}
-
-
-def rows(table: dict[str, Any]) -> list[dict[str, Any]]:
-    names = [column["id"] for column in table["cols"]]
-    return [dict(zip(names, (cell["v"] for cell in row["c"]), strict=True)) for row in table["rows"]]
-
-
-def peak_of(memory: Any, allocator: str) -> tuple[int, dict[str, int]]:
-    """Return the peak, and what each operation of the step in which it is has allocated then, in bytes."""
-    own = memory["memoryProfilePerAllocator"][allocator]
-    named: Counter[str] = Counter()
-    for one in own["activeAllocations"]:
-        if (place := int(one["snapshotIndex"])) >= 0:
-            block = own["memoryProfileSnapshots"][place]["activityMetadata"]
-            named[block["tfOpName"] or NAMELESS] += int(block["allocationBytes"]) * int(one["numOccurrences"])
-    return int(own["profileSummary"]["peakStats"]["heapAllocatedBytes"]), dict(named)
-
-
-COLUMNS = ("stepTimeMs", "infeedTimeMs", "deviceComputeTimeMs")
-MOST_OPERATIONS = 40
-
-
-def ask(path: Path, allocator: str) -> dict[str, Any]:
-    """Return XProf's answers about a trace, as they are kept."""
-    tools = ["input_pipeline_analyzer", "framework_op_stats", *(["memory_profile"] if allocator else [])]
-    analyzer, stats, *memory = converted(path, *tools)
-    steps, operations = tables(analyzer, stats)
-    longest = sorted(operations.items(), key=lambda item: -item[1]["total_self_time"])[:MOST_OPERATIONS]
-    return {
-        "steps": {
-            str(number): {name: one[name] for name in COLUMNS if name in one} for number, one in steps.items()
-        },
-        "self_us": [[*key, one["total_self_time"]] for key, one in longest],
-        "peak": peak_of(memory[0], allocator) if memory else None,
-    }
 
 
 def kept(name: str) -> tuple[dict[str, dict[str, float]], dict[tuple[str, str], float], Any]:
@@ -120,20 +31,15 @@ def kept(name: str) -> tuple[dict[str, dict[str, float]], dict[tuple[str, str], 
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.slow
 @pytest.mark.process
-@NEEDS_XPROF
+@pytest.mark.skipif(importlib.util.find_spec("xprof") is None, reason="needs xprof")
 def test_the_kept_answers_are_those_of_xprof(tmp_path, name):
     answers = json.loads(json.dumps(ask(unpacked(name, tmp_path), KEPT[name])))
     assert answers == json.loads(ANSWERS.read_text("utf-8"))[name]
 
 
-def largest(profile: Profile) -> dict[tuple[str, str], float]:
-    """Return the own time of the ten largest operations, in µs in the whole capture."""
-    ops = sorted((part for part in profile.parts if part.runs), key=lambda part: -part.self_ns)[:10]
-    return {(part.kind, part.name): part.self_ns * profile.steps / 1000 for part in ops}
-
-
-def close(value: float) -> object:
-    return pytest.approx(value, rel=CLOSE)
+def own_times(profile: Profile) -> dict[tuple[str, str], float]:
+    """Return the own time of each operation, in µs in the whole capture."""
+    return {(part.kind, part.name): part.self_ns * profile.steps / 1000 for part in profile.parts if part.runs}
 
 
 def test_a_trace_of_a_net_that_waits_for_its_input(tmp_path):
@@ -141,10 +47,8 @@ def test_a_trace_of_a_net_that_waits_for_its_input(tmp_path):
     path = unpacked("slow-input", tmp_path)
     steps, self_us, _ = kept("slow-input")
     profile = read_profile(path)
-    ours = largest(profile)
-    assert {key: self_us.get(key) for key in ours} == {
-        key: pytest.approx(time, rel=1e-6) for key, time in ours.items()
-    }
+    ours = dict(sorted(own_times(profile).items(), key=lambda own: -own[1])[:10])
+    assert {key: self_us.get(key) for key in ours} == pytest.approx(ours, rel=1e-6)
     loop = loop_thread.find(read_space(path), STEP)
     compared = [int(number) for number in steps if 0 <= int(number) < len(loop.steps)]
     assert len(compared) >= 6, "it leaves the first and the last step out"
@@ -152,8 +56,8 @@ def test_a_trace_of_a_net_that_waits_for_its_input(tmp_path):
     step_ms, input_ms = (
         sum(steps[str(number)][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")
     )
-    assert sum(end - start for start, end in spans) / 1e9 == close(step_ms)
-    assert total(both(loop.input, spans)) / 1e9 == close(input_ms)
+    assert sum(end - start for start, end in spans) / 1e9 == pytest.approx(step_ms, **CLOSE)
+    assert total(both(loop.input, spans)) / 1e9 == pytest.approx(input_ms, **CLOSE)
     assert sum(part.step_ns for part in profile.parts) == pytest.approx(profile.step_ns)
 
 
@@ -163,10 +67,10 @@ def test_a_trace_of_an_h100(tmp_path, name):
     steps, self_us, (peak_bytes, _) = kept(name)
     profile = read_profile(unpacked(name, tmp_path), marker="")
     (device,) = profile.devices
-    ours = {(part.kind, part.name): part.self_ns * profile.steps / 1000 for part in profile.parts if part.runs}
+    ours = own_times(profile)
     named = {key: time_us for key, time_us in self_us.items() if "/" in key[1] and key in ours}
     assert len(named) >= 4
-    assert {key: ours[key] for key in named} == {key: close(time_us) for key, time_us in named.items()}
+    assert {key: ours[key] for key in named} == pytest.approx(named, **CLOSE)
     graphs = sum(time_us for (kind, name), time_us in ours.items() if "fusion" in kind) / 1000 / profile.steps
     assert graphs > 0.3, "kernels of fusions, in CUDA graphs or not, have names of their own"
     assert not any("command_buffer" in name for _, name in ours)
@@ -205,10 +109,3 @@ def test_the_peak_of_memory_of_a_net(tmp_path, name):
     """XProf counts the peak to one step. In about every third trace that step has not allocated anything large."""
     large = agree(peak_in(read_profile(unpacked(name, tmp_path))), kept(name)[2])
     assert large["sequential_1/large_1/Relu"] >= 4096 * 2048 * 4
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as temporary:
-        asked = {name: ask(unpacked(name, Path(temporary)), allocator) for name, allocator in KEPT.items()}
-    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(answers)}" for name, answers in asked.items())
-    ANSWERS.write_text(f"{{\n{lines}\n}}\n", "utf-8")

@@ -14,7 +14,6 @@ DATA = Path(__file__).parent / "data"
 
 @pytest.fixture
 def written(tmp_path):
-    """Write a trace by TensorFlow's classes, and read it."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
     def write(*lines: dict[str, object], name: str = "/host:CPU", errors: tuple[str, ...] = ()) -> Space:
@@ -47,27 +46,6 @@ def test_lines_count_from_their_own_beginning_and_outer_events_come_first(writte
     assert (read.events, read.troubles) == (4, ("lost some",))
     assert [tuple(one[:3]) for one in early.events] == [(2, 11, "train"), (7, 12, "b"), (7, 8, "a")]
     assert (late.name, [tuple(one[:3]) for one in late.events]) == ("late", [(200_001, 200_002, "")])
-
-
-def test_stats_of_every_kind(written):
-    stats = (
-        {"metadata_id": 1, "int64_value": -5},
-        {"metadata_id": 2, "str_value": "H2D"},
-        {"metadata_id": 3, "ref_value": 2},
-        {"metadata_id": 8, "bytes_value": b"a compiled program"},
-    )
-    ((one,),) = (line.events for line in written({"events": [event(1, 0, 1, *stats)]}).planes[0].lines)
-    assert one.stats == {"id": -5, "kind": "H2D", "by reference": "kind"}
-
-
-def test_events_that_are_not_wanted_or_only_count_are_not_read(written):
-    called = []
-    written.wanted = lambda line, name, names: called.append((line, name, len(names))) or name == "b"
-    counted = {"metadata_id": 2, "num_occurrences": 12}
-    read = written({"name": "python", "events": [event(1, 0, 1), event(2, 1, 1), counted]})
-    assert [one.name for one in read.planes[0].lines[0].events] == ["b"]
-    assert sorted(called) == [("python", name, 3) for name in ("a", "b", "train")], "once for each name"
-    assert read.events == 3, "all of them were counted"
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.xplane.pb")), ids=lambda path: path.stem)

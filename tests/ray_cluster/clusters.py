@@ -14,7 +14,6 @@ import psutil
 from support.hosts import Linked
 
 from tfmon.lanes.remote.ray import RayCluster
-from tfmon.lanes.remote.remote_host import Host
 
 FAKE_TFMON = Path(__file__).parents[1] / "support" / "fake_tfmon.py"
 ADDRESSES = (f"127.0.0.{last}" for last in itertools.count(2))
@@ -37,30 +36,21 @@ class Nodes:
 
     @property
     def last(self) -> str:
-        """The node that was added last."""
         return list(self._nodes)[-1]
 
     def add(self, gpus: int = 0, kind: str = "") -> str:
-        """Add a node, and return its address."""
         address = next(ADDRESSES)
-        kinds = {f"accelerator_type:{kind}": 1} if kind else {}
-        self._nodes[address] = self._cluster.add_node(
-            num_cpus=2, num_gpus=gpus, node_ip_address=address, resources=kinds
-        )
+        words = {"num_gpus": gpus, "resources": {f"accelerator_type:{kind}": 1} if kind else {}}
+        self._nodes[address] = self._cluster.add_node(num_cpus=2, node_ip_address=address, **words)
         return address
 
     def link(self, name: str, gpus: int = 0, **more: object) -> Linked:
         """Return a connection to a part of it that is not open yet."""
         host = self.ray.host(name, gpus)
-        return self.adopt(replace(host, ray=replace(host.ray, **more)))
-
-    def adopt(self, host: Host) -> Linked:
-        """Return a connection that is closed at the end of the test."""
-        self._links.append(Linked(host))
+        self._links.append(Linked(replace(host, ray=replace(host.ray, **more))))
         return self._links[-1]
 
     def connect(self, name: str, gpus: int = 0, **more: object) -> Linked:
-        """Return an open connection."""
         link = self.link(name, gpus, **more)
         link.ensure()
         return link
@@ -70,11 +60,8 @@ class Nodes:
         self, file: Path, places: str, *, sizes: str = "16,64,128", long: bool = False
     ) -> Iterator[subprocess.Popen[str]]:
         """Run a sweep of lanes that train nothing, as a user does; it is killed where the block ends first."""
-        more = (
-            ("batch_size=8..2048", "--all", "--until-ci", "3%")
-            if long
-            else (f"batch_size={sizes}", "--until-ci", "10%")
-        )
+        short = (f"batch_size={sizes}", "--until-ci", "10%")
+        more = ("batch_size=8..2048", "--all", "--until-ci", "3%") if long else short
         words = [sys.executable, str(FAKE_TFMON), "sweep", "small-dense", "--ray", self.address, "--on", places]
         words += ["--slice", "0.2", "--record", str(file), "--over", *more]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -89,7 +76,6 @@ class Nodes:
             self._links.pop().close()
 
     def processes(self, address: str) -> list[psutil.Process]:
-        """Return all processes of a node and their children."""
         roots = [one.process.pid for kind in self._nodes[address].all_processes.values() for one in kind]
         found = []
         for pid in roots:

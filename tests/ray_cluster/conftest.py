@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.nvml import TWO_GPUS, build_fake_nvml
+from support.nvml import TWO_GPUS
 
 from .clusters import Nodes
-
-__all__ = ["build_fake_nvml"]
 
 if importlib.util.find_spec("ray") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -52,13 +50,7 @@ def cluster(surroundings) -> Iterator[Nodes]:
 
 
 @pytest.fixture(autouse=True)
-def no_breakpoint(cluster) -> None:
-    """Ray sets it in the process that imports it; a monitor imports no Ray."""
-    os.environ.pop("PYTHONBREAKPOINT", None)
-
-
-@pytest.fixture(autouse=True)
 def links(cluster) -> Iterator[None]:
-    """Close the connections of a test."""
+    os.environ.pop("PYTHONBREAKPOINT", None)  # Ray sets it in the process that imports it, and a monitor does not
     yield
     cluster.close_links()

@@ -8,18 +8,18 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
-from support.lanes import CHILDREN, RacingGroup
+from lanes.remote.test_group import SpreadGroup
+from support.lanes import CHILDREN
 from support.nvml import BUSY, IDLE
 from support.waiting import wait_for
 
 from tfmon.cli.main import cli
 from tfmon.errors import TfmonError
-from tfmon.lanes.remote.questions import read_part
+from tfmon.lanes.remote import questions
 from tfmon.model.events import HostConnected, SliceGranted
 from tfmon.model.lane_events import Hello
 from tfmon.model.lane_state import DONE
 from tfmon.model.race import TURNS
-from tfmon.probes.find_gpus import GpuSearch
 
 from .clusters import FAKE_TFMON
 
@@ -35,7 +35,6 @@ def look(link, **environment: str | None) -> dict[str, object]:
 
 
 def look_here(**environment: str) -> dict[str, object]:
-    """Return the environment of the same child on this machine."""
     read, write = os.pipe()
     script = str(CHILDREN / "speaker.py")
     variables = {**os.environ, "SAYS": "a_look_around", **environment}
@@ -51,16 +50,13 @@ def test_a_lane_has_the_surroundings_of_one_that_is_started_here(cluster, monkey
     """Ray's processes have a nice value of 15 and OMP_NUM_THREADS=1."""
     if threads:
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-    found = look(cluster.connect(f"ray:{cluster.last}"), CUDA_VISIBLE_DEVICES="-1")
+    link = cluster.connect(f"ray:{cluster.last}")
+    found = look(link, CUDA_VISIBLE_DEVICES="-1")
     here = look_here(CUDA_VISIBLE_DEVICES="-1")
     assert found.pop("unlike") == ()
     assert found.pop("rays") == [] != here.pop("rays"), "Ray's own are for its processes alone"
     assert found == here
     assert found["OMP_NUM_THREADS"] == threads
-
-
-def test_a_lane_whose_surroundings_could_not_be_put_right_says_so(cluster):
-    link = cluster.connect("ray")
     link.host = replace(link.host, ray=replace(link.host.ray, nice=-3))
     assert look(link, CUDA_VISIBLE_DEVICES="-1")["unlike"] == ("nice value 0 in place of -3",)
 
@@ -70,8 +66,7 @@ def test_lanes_of_one_name_share_a_node_and_its_gpus_which_no_other_lane_gets(cl
     second = cluster.connect("ray:h100:2", gpus=1)
     assert first.host.ray.node == second.host.ray.node != ""
     assert sorted([first.host.ray.visible, second.host.ray.visible]) == ["0", "1"]
-    (gpu,) = read_part(first.ask("gpus"), "search", GpuSearch).gpus
-    (other,) = read_part(second.ask("gpus"), "search", GpuSearch).gpus
+    (gpu,), (other,) = (link.ask(questions.gpus)[0].gpus for link in (first, second))
     assert {gpu.uuid, other.uuid} == {BUSY.uuid, IDLE.uuid} and (gpu.index, other.index) == (0, 0)
     assert cluster.ray.workers("ray:H100/gpu") == 0
     with pytest.raises(TfmonError, match=r"no node has a free GPU now: after 1 s of waiting 0 of 2 GPUs are free"):
@@ -106,28 +101,11 @@ def test_the_nodes_are_listed_with_what_is_free(cluster):
     assert "2 of 2 free" in text and "H100" in text
 
 
-class RayGroup(RacingGroup):
-    """A group of fake trainers on nodes that count as separate machines if `separate`."""
-
-    def __init__(self, logs, cluster, *hosts: str, separate: bool) -> None:
-        super().__init__(logs)
-        self.links = {host: cluster.link(host) for host in hosts}
-        for host, link in self.links.items():
-            link.listener = self.session.accept
-            link.ensure()
-            if separate:
-                self.session.accept(HostConnected(at_ns=1, host=host, machine=replace(link.machine, boot=host)))
-        self._place_of = self.links.__getitem__
-
-    def plan(self, *lanes: str, **more):
-        found = super().plan(*lanes, **more)
-        logged = [replace(lane, environment={"LOG": os.devnull}) for lane in found.lanes]
-        return replace(found, lanes=tuple(logged))
-
-
 @pytest.mark.parametrize("separate", [False, True])
 def test_a_race_over_both_nodes_takes_turns_on_one_machine_and_runs_at_once_on_two(cluster, tmp_path, separate):
-    group = RayGroup(tmp_path, cluster, "ray", "ray:2", separate=separate)
+    group = SpreadGroup(tmp_path, cluster, "ray", "ray:2")
+    for host, link in group.links.items() if separate else ():
+        group.session.accept(HostConnected(at_ns=1, host=host, machine=replace(link.machine, boot=host)))
     granted = []
     group.session.listen(lambda event: granted.append(event) if isinstance(event, SliceGranted) else None)
     names = ("ray/cpu", "ray:2/cpu")
@@ -152,13 +130,8 @@ def test_a_race_over_both_nodes_takes_turns_on_one_machine_and_runs_at_once_on_t
 def test_a_race_of_the_whole_program_prints_its_result_and_no_word_of_rays(cluster):
     lanes = ["--lane", "cpu", "--lane", f"ray:{cluster.head}/cpu", "--lane", "ray:H100/gpu"]
     command = [sys.executable, str(FAKE_TFMON), "race", "small-dense", *lanes, "--ray", cluster.address]
-    done = subprocess.run(
-        [*command, "--seconds", "3", "--no-record", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    words = [*command, "--seconds", "3", "--no-record", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     told = json.loads(done.stdout)
     assert [lane["host"] for lane in told["lanes"]] == ["", f"ray:{cluster.head}", "ray:H100"]

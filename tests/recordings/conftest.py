@@ -1,12 +1,12 @@
 """The command line in the test's own process, and the header of a recording."""
 
 import pytest
-from cli.conftest import folder, no_settings_and_no_gpu, run, tfmon
+from cli.conftest import folder, no_settings_and_no_gpu, run, scripted, tfmon
 from support.recordings import RECORDED
 
 from tfmon.recordings.reader import Recording
 
-__all__ = ["folder", "no_settings_and_no_gpu", "run", "tfmon"]
+__all__ = ["folder", "no_settings_and_no_gpu", "run", "scripted", "tfmon"]
 
 
 @pytest.fixture(scope="module")

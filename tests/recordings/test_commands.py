@@ -24,8 +24,6 @@ from tfmon.recordings.player import play_all
 from tfmon.recordings.reader import Recording
 
 ROOT = Path(__file__).parents[2]
-SCRIPTED = ROOT / "tests" / "support" / "fake_tfmon.py"
-"""tfmon with lanes that train nothing."""
 RACE = ("race", "small-dense", "--lane", "cpu", "--lane", "cpu,batch_size=64")
 
 
@@ -36,9 +34,9 @@ def fails(done, problem: str) -> None:
 
 @contextlib.contextmanager
 def started(*words: str):
-    """Run a command in a separate process."""
+    """Run a command in a separate process, with lanes that train nothing."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
-    command = [sys.executable, str(SCRIPTED), *words]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "fake_tfmon.py"), *words]
     with subprocess.Popen(command, env=env, stdout=-1, stderr=-1, text=True) as process:
         try:
             yield process
@@ -54,8 +52,8 @@ def windows_in(folder: Path) -> int:
     return sum(isinstance(event, Window) for event in events)
 
 
+@pytest.mark.process
 class TestRaces:
-    @pytest.mark.process
     def test_the_replay_of_an_interrupted_race_says_so_too(self, folder, run):
         with started(*RACE, "--json", "--seconds", "600") as process:
             wait_for(lambda: windows_in(folder) > 3, what="it races and is recorded")
@@ -65,7 +63,6 @@ class TestRaces:
         assert "interrupted by SIGINT" in out
         assert run("replay", "last", "--json").out == out
 
-    @pytest.mark.process
     def test_a_killed_tfmon_leaves_a_recording_that_is_readable_to_its_last_event(self, folder, run):
         with started(*RACE, "--json", "--seconds", "600"):
             wait_for(lambda: windows_in(folder) > 3, what="it races and is recorded")
@@ -76,15 +73,13 @@ class TestRaces:
         assert (listed["closed"], listed["verdict"]) == (False, None)
         assert "was not closed" in run("runs").out
 
-    @pytest.mark.process
     @pytest.mark.parametrize("words", [("--no-record",), ("--record", "mine.jsonl.gz")])
-    def test_a_race_is_recorded_where_requested_or_not_at_all(self, run, folder, tmp_path, words):
-        with started(*RACE, "--seconds", "0.3", "--headless", *words) as process:
-            out, err = process.communicate()
-        assert process.returncode == 0, err
+    def test_a_race_is_recorded_where_requested_or_not_at_all(self, run, scripted, folder, tmp_path, words):
+        done = run(*RACE, "--seconds", "0.3", "--headless", *words)
+        assert done.code == 0, done.err
         assert not folder.exists()
         file = tmp_path / "mine.jsonl.gz"
-        assert (f"recorded in {file}" in out) is file.exists() is ("--record" in words)
+        assert (f"recorded in {file}" in done.out) is file.exists() is ("--record" in words)
 
 
 class TestReplay:
@@ -124,10 +119,7 @@ class TestLists:
         shown = run("runs").out
         assert all(one["id"] in shown and one["verdict"] in shown for one in listed)
         compared = json.loads(run("diff", "last~1", listed[1]["id"], "--json").out)
-        (one,) = compared["differences"]
-        assert (one["what"], one["first"], one["second"]) == ("A: prefetch", "8", "64")
-        assert "A: prefetch" in run("diff", "last~1", "last").out
-        assert json.loads(run("export", "last", "--json").out)["result"]["scenario"] == "small-dense"
+        assert [one["what"] for one in compared["differences"]] == ["A: prefetch"]
         assert run("export", "last", "--json", "-o", "out.json").code == 0
         assert len(json.loads((tmp_path / "out.json").read_text())["samples"]) > 10
 
@@ -137,7 +129,7 @@ class TestLists:
         fails(run("replay", "last"), "there are 0 recordings")
 
     def test_an_unreadable_file_among_the_runs_does_not_hide_the_others(self, run, folder):
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / "20260101-000000-bad.jsonl").write_text("nonsense")
         (folder / "20260102-000000-good.jsonl").write_bytes(RECORDED.read_bytes())
         shown = run("runs").out

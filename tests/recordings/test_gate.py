@@ -36,22 +36,17 @@ def measured(ratio: float, scatter: float = 0.01, others=None, stolen=None) -> d
     return {"log_examples_per_s": trimmed(logs), **took}
 
 
-def side(
-    header, lane: dict[str, object], name: str = "run", lanes=(CPU,), machine=CPU_MACHINE, mode="turns", **changes
-) -> RaceResult:
-    return of(result_of(raced(lanes, machine, mode), header, name, **changes), *[lane] * len(lanes))
+def side(header, lane: dict[str, object], name: str = "run", lanes=(CPU,), **race) -> RaceResult:
+    return of(result_of(raced(lanes, **race), header, name), *[lane] * len(lanes))
 
 
-def result_of(demo: Demo, header, name: str = "run", **changes) -> RaceResult:
-    scenario = changes.pop("scenario", None)
-    result = summarise(analyse(demo.session.snapshot()), replace(header, **changes), name)
-    return result if scenario is None else replace(result, scenario=scenario)
+def result_of(demo: Demo, header, name: str = "run") -> RaceResult:
+    return summarise(analyse(demo.session.snapshot()), header, name)
 
 
 def of(race: RaceResult, *lanes: dict[str, object]) -> RaceResult:
-    return replace(
-        race, lanes=tuple(replace(lane, **fields) for lane, fields in zip(race.lanes, lanes, strict=True))
-    )
+    changed = (replace(lane, **fields) for lane, fields in zip(race.lanes, lanes, strict=True))
+    return replace(race, lanes=tuple(changed))
 
 
 def judge(comparison: Comparison, limit: float) -> Gate:
@@ -64,13 +59,10 @@ def judge(comparison: Comparison, limit: float) -> Gate:
         (0.8, 0.01, 0.05, SLOWER, "20.0 % slower"),
         (0.8, 0.01, 0.25, NOT_SLOWER, "20.0 % slower"),
         (1.0, 0.01, 0.05, NOT_SLOWER, "0.0 % faster"),
-        (1.5, 0.01, 0.05, NOT_SLOWER, "50.0 % faster"),
         (1.5, 0.2, 0.05, NOT_SLOWER, "50.0 % faster"),
-        (0.98, 0.01, 0.05, NOT_SLOWER, "2.0 % slower"),
         (0.94, 0.01, 0.05, CANNOT_TELL, "too close: 6.0 % can be told; 6.0 % slower"),
         (1.0, 0.2, 0.05, CANNOT_TELL, "too noisy: "),
         (0.7, 0.2, 0.05, SLOWER, "30.0 % slower"),
-        (0.5, 0.5, 0.05, SLOWER, "50.0 % slower"),
     ],
 )
 def test_the_interval_decides(header, ratio, scatter, limit, kind, said):
@@ -81,19 +73,10 @@ def test_the_interval_decides(header, ratio, scatter, limit, kind, said):
     assert gate.text.startswith({SLOWER: "slower by", NOT_SLOWER: "not slower by"}.get(kind, "cannot tell"))
 
 
-def test_what_noise_needs_is_a_limit_that_decides(header):
-    sides = side(header, measured(1, 0.15), "old"), side(header, measured(1, 0.15))
-    needed = judge(compare(*sides), 0.01).lanes[0].needed
-    assert 0.05 < needed < 0.3
-    assert judge(compare(*sides), needed).kind == NOT_SLOWER
-    assert judge(compare(*sides), needed - 0.002).kind == CANNOT_TELL
-
-
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
         ({}, {"machine": replace(CPU_MACHINE, hostname="other")}, "another machine: hostname was"),
-        ({"machine": replace(CPU_MACHINE, cores=96)}, {}, "another machine: cores was 96"),
         ({}, {"machine": replace(CPU_MACHINE, usable_cores=1)}, "another machine: usable_cores"),
         ({"mode": "concurrent", "lanes": TWO}, {"lanes": TWO}, "the baseline raced its lanes concurrently"),
     ],
@@ -118,15 +101,6 @@ def test_another_machine_or_contended_lanes_tell_nothing(header, first, second, 
 def test_what_others_took_more_in_the_run_bounds_what_they_explain(header, ratio, took, kind, said):
     gate = judge(compare(side(header, measured(1)), side(header, measured(ratio, **took))), 0.15)
     assert gate.kind == kind and said in gate.lanes[0].reason
-
-
-def test_what_others_took_alike_in_both_explains_nothing_and_more_in_the_baseline_leaves_no_limit(header):
-    busy = {"others": 1.0}
-    alike = compare(side(header, measured(1, **busy)), side(header, measured(0.8, **busy)))
-    assert judge(alike, 0.15).kind == SLOWER
-    hidden = compare(side(header, measured(1, **busy)), side(header, measured(1)))
-    gate = judge(hidden, 0.15)
-    assert gate.kind == CANNOT_TELL and gate.lanes[0].needed == pytest.approx(0.5, 0.05)
 
 
 def test_the_worst_lane_counts_and_each_is_told(header):
@@ -209,7 +183,6 @@ def test_folders_hold_several_races(header, tmp_path):
         ("peak_private_bytes", (100, 101, 99), (120, 121, 122), MORE_MEMORY, "21.0 % more (95 % CI "),
         ("peak_private_bytes", (100, 101, 99), (100, 99, 101), NOT_MORE_MEMORY, "100 MiB → 100 MiB, 3 races each"),
         ("peak_private_bytes", (120, 121, 122), (100, 101, 99), NOT_MORE_MEMORY, "% less"),
-        ("peak_private_bytes", (200, 240, 220), (100, 140, 120), NOT_MORE_MEMORY, "% less"),
         ("peak_private_bytes", (100, 101, 99), (104, 120, 98), CANNOT_TELL, "too noisy: "),
         ("peak_private_bytes", (100, 101), (200, 201), CANNOT_TELL, "→ 200 MiB; how much equal processes"),
         ("peak_private_bytes", (None,) * 3, (1, 1, 1), CANNOT_TELL, "it is unknown in the baseline"),
@@ -235,7 +208,7 @@ def test_memory_is_judged_over_fresh_processes(header, part, before, after, kind
 
 def test_a_baseline_of_another_scenario_is_a_mistake(header):
     with pytest.raises(UsageError, match="the baseline is of small-dense and the run of conv"):
-        judge(compare(side(header, measured(1)), side(header, measured(1), scenario="conv")), 0.05)
+        judge(compare(side(header, measured(1)), replace(side(header, measured(1)), scenario="conv")), 0.05)
     gpu = result_of(raced([LaneSpec("gpu:0")]), header)
     with pytest.raises(UsageError, match="no lane in common"):
         judge(compare(side(header, measured(1)), gpu), 0.05)
@@ -255,9 +228,7 @@ def test_a_json_result_is_compared_as_its_recording_is(header, tmp_path):
     assert found.lanes[0].change == truth.lanes[0].change
     assert found.lanes[0].change.low < 0.8 < found.lanes[0].change.high
     assert found.unpaired == truth.unpaired
-    assert [difference.what for difference in found.differences] == [
-        difference.what for difference in truth.differences
-    ]
+    assert found.differences == truth.differences
     assert compare(told, told).verdict == compare(recorded, recorded).verdict
     assert judge(compare(told, recorded_two), 0.05) == judge(truth, 0.05)
 
@@ -267,8 +238,6 @@ def test_a_json_result_is_compared_as_its_recording_is(header, tmp_path):
     [
         (lambda told: "", "not a JSON result"),
         (lambda told: json.dumps(told)[:500], "it may be cut off"),
-        (lambda told: "[1]", "no result of a race"),
-        (lambda told: json.dumps({**told, "schema": 1}), "has schema 1"),
         (lambda told: json.dumps({**told, "schema": 8}), "reads schema 10 · compare the recording"),
         (lambda told: json.dumps({**told, "lanes": None}), "not a result that can be compared"),
         (lambda told: json.dumps(told).replace('"margin": 0.03', '"margin": NaN'), "NaN is not a figure"),

@@ -59,12 +59,9 @@ def test_another_schema_is_refused_and_both_are_named(tmp_path, schema):
     assert caught.value.hint == "replay it with the tfmon that wrote it, or race again"
 
 
-def test_what_is_no_file_is_told_so(tmp_path):
+def test_what_is_no_file_or_has_no_event_is_told_so(tmp_path):
     assert problem_of(tmp_path).endswith("is not a file")
     assert problem_of(tmp_path / "none").endswith("is not a file")
-
-
-def test_a_recording_that_ends_before_its_first_event_is_told_so(tmp_path):
     assert "line 2: no event" in problem_of(write(tmp_path, LINES[0]))
 
 
@@ -72,12 +69,13 @@ def test_a_recording_that_ends_before_its_first_event_is_told_so(tmp_path):
     ("line", "problem"),
     [
         (b"nonsense\n", "line 3: not JSON"),
-        (b"[1]\n", "line 3: no object"),
         (b'{"type":"Rocket","at_ns":1}\n', "line 3: unknown type 'Rocket'"),
         (b'{"type":"Finished","at_ns":1e99,"steps":1}\n', "is not a time"),
         (b'{"type":"KnobApplied","at_ns":1}\n', "line 3: KnobApplied without"),
+        (b'{"type":"Finished","at_ns":1,"steps":1,"more":1}\n', "Finished has no 'more'"),
         (b'{"type":"Finished","at_ns":1,"steps":"all"}\n', "event 2: Finished.steps: 'all' is not a whole number"),
         (b"[" * 200_000 + b"\n", "line 3: not JSON (RecursionError)"),
+        (b"x" * (2**24 + 10), "line 3: a line of more than 16 MiB"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_named(tmp_path, line, problem):
@@ -91,48 +89,30 @@ def test_a_newer_tfmon_is_named_where_it_wrote_what_this_one_does_not_know(tmp_p
     assert caught.value.hint == f"it was written by tfmon 9.9; this is {tfmon.__version__}"
 
 
-def test_a_line_without_end_is_not_read_whole(tmp_path):
-    assert "more than 16 MiB" in problem_of(write(tmp_path, *LINES[:2], b"x" * (2**24 + 10)))
-
-
-def test_a_gzip_bomb_is_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(reader, "LARGEST_BYTES", 10 * 2**20)
-    path = tmp_path / "bomb.jsonl.gz"
-    path.write_bytes(gzip.compress(LINES[0] + b"\0" * (64 * 2**20)))
+def test_a_gzip_bomb_is_stopped_and_a_damaged_archive_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(reader, "LARGEST_BYTES", 2 * 2**20)
+    path = tmp_path / "race.jsonl.gz"
+    path.write_bytes(gzip.compress(LINES[0] + b"\0" * (16 * 2**20)))
     assert "too large" in problem_of(path)
-
-
-def test_a_damaged_archive_is_told_so(tmp_path):
     packed = bytearray(gzip.compress(b"".join(LINES)))
     packed[len(packed) // 2] ^= 0xFF
-    path = tmp_path / "race.jsonl.gz"
     path.write_bytes(packed)
-    assert problem_of(path)
+    assert "too large" not in problem_of(path)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_damage_makes_more_than_a_clear_error(tmp_path, data):
-    """Bytes are changed, lines dropped, doubled and moved."""
+    """Lines are dropped, copied, changed, cut and written over."""
     random_ = random.Random(data.draw(st.integers()))
     lines = list(LINES)
     for _ in range(data.draw(st.integers(1, 6))):
-        at = random_.randrange(len(lines))
-        match data.draw(st.sampled_from(["flip", "drop", "double", "move", "cut", "insert"])):
-            case "flip":
-                line = bytearray(lines[at])
-                line[random_.randrange(len(line))] = random_.randrange(256)
-                lines[at] = bytes(line)
-            case "drop":
-                del lines[at]
-            case "double":
-                lines.insert(at, lines[at])
-            case "move":
-                lines.insert(random_.randrange(len(lines)), lines.pop(at))
-            case "cut":
-                lines[at] = lines[at][: random_.randrange(len(lines[at]))]
-            case "insert":
-                lines.insert(at, data.draw(st.binary(max_size=40)) + b"\n")
+        at, other = random_.randrange(len(lines)), random_.choice(lines)
+        place = random_.randrange(len(other))
+        changed = other[:place] + bytes([random_.randrange(256)]) + other[place + 1 :]
+        noise = data.draw(st.binary(max_size=40)) + b"\n"
+        written = data.draw(st.sampled_from(([], [other], [changed], [other[: place + 1]], [noise])))
+        lines[at : at + data.draw(st.integers(0, 1))] = written
     path = write(tmp_path, *lines)
     try:
         with guard(path):

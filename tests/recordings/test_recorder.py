@@ -3,12 +3,12 @@
 import errno
 import fcntl
 import gzip
-import json
 import os
 import stat
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support.recordings import record
@@ -31,14 +31,6 @@ from tfmon.ui.render.bars import status_row
 from tfmon.ui.source import Display
 
 LANES = name_lanes([LaneSpec("cpu")])
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch) -> Path:
-    """The folder of recordings, which is not there yet."""
-    folder = tmp_path / "state" / "recordings"
-    monkeypatch.setenv(library.FOLDER_VARIABLE, str(folder))
-    return folder
 
 
 @pytest.fixture
@@ -70,28 +62,21 @@ def finish(session: Session, steps: int) -> None:
 
 def steps_of(session: Session) -> list[int]:
     try:
-        return steps_in(Path(recording_of(session).path))
+        with Recording(Path(recording_of(session).path)) as opened:
+            return [event.steps for event in opened.events() if isinstance(event, Finished)]
     except RecordingError:
         return []  # not even the header yet
 
 
-def steps_in(path: Path) -> list[int]:
-    with Recording(path) as opened:
-        return [event.steps for event in opened.events() if isinstance(event, Finished)]
-
-
-def test_a_replay_knows_at_the_end_what_the_race_knew(place):
+def test_a_replay_knows_at_the_end_what_the_race_knew_and_a_list_its_ratio(folder):
     _, end = record(None)
-    [path] = place.iterdir()
-    assert end.recording.path == str(path)
+    [path] = folder.iterdir()
     _, again = play_all(path)
     assert replace(again, at_ns=end.at_ns, recording=end.recording) == end
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    assert (lines[0]["type"], lines[-1]["ratio"]) == ("Header", find_verdict(end).ratio)
-    assert peek(path)[1].ratio == find_verdict(end).ratio, "a list finds it soon"
+    assert peek(path)[1].ratio == find_verdict(end).ratio is not None
 
 
-def test_recordings_are_private_and_hold_only_the_listed_environment(place, monkeypatch):
+def test_recordings_are_private_and_hold_only_the_listed_environment(folder, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_autotune_level=0")
     before = os.umask(0)
@@ -99,15 +84,15 @@ def test_recordings_are_private_and_hold_only_the_listed_environment(place, monk
         record(None, Demo)
     finally:
         os.umask(before)
-    [path] = place.iterdir()
-    assert (stat.S_IMODE(place.stat().st_mode), stat.S_IMODE(path.stat().st_mode)) == (0o700, 0o600)
+    [path] = folder.iterdir()
+    assert (stat.S_IMODE(folder.stat().st_mode), stat.S_IMODE(path.stat().st_mode)) == (0o700, 0o600)
     assert b"hunter2" not in gzip.decompress(path.read_bytes())
     with Recording(path) as opened:
         assert opened.header.environment["XLA_FLAGS"] == "--xla_gpu_autotune_level=0"
         assert set(opened.header.environment) <= set(header_lines.ENVIRONMENT)
 
 
-def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_start(place, session, keep):
+def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_start(folder, session, keep):
     one = keep()
     there = Machine(hostname="node", boot="b", cores=16)
     session.accept(HostConnecting(at_ns=1, host="gpu2"))
@@ -121,7 +106,7 @@ def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_star
         session.accept(Finished(lane="gpu2/cpu", at_ns=40, steps=1))
     known = session.snapshot()
     one.close()
-    files = sorted(place.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    files = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
     assert len(files) == 2
     for path in files:
         opened, again = play_all(path)
@@ -130,28 +115,19 @@ def test_the_second_race_on_hosts_knows_them_and_their_connections_from_its_star
         assert (again.hosts["gpu2"].link.offset_ns, again.machine_of(again.lanes[0])) == (6, there)
 
 
-class FullDisk:
-    """Takes some bytes, then the disk is full, in the middle of a line."""
+def fill(monkeypatch, room: int) -> SimpleNamespace:
+    """Replace the disk by one that takes this number of bytes and is then full, in the middle of a line."""
+    disk = SimpleNamespace(room=room)
 
-    def __init__(self, room: int) -> None:
-        self.room = room
-
-    def __call__(self, fd: int, data: memoryview) -> int:
-        if self.room <= 0:
+    def write(fd: int, data: memoryview) -> int:
+        if disk.room <= 0:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        done = os.write(fd, data[: self.room])
-        self.room -= done
+        done = os.write(fd, data[: disk.room])
+        disk.room -= done
         return done
 
-
-class Os:
-    """The module with another `write`."""
-
-    def __init__(self, write) -> None:
-        self.write = write
-
-    def __getattr__(self, name: str):
-        return getattr(os, name)
+    monkeypatch.setattr(writer, "os", SimpleNamespace(**{**vars(os), "write": write}))
+    return disk
 
 
 def reason_after(session: Session, events: int) -> str:
@@ -164,10 +140,9 @@ def reason_after(session: Session, events: int) -> str:
 
 
 def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recording(
-    place, session, keep, monkeypatch
+    folder, session, keep, monkeypatch
 ):
-    disk = FullDisk(1_200)
-    monkeypatch.setattr(writer, "os", Os(disk))
+    disk = fill(monkeypatch, 1_200)
     one = keep()
     session.begin(Race("mine"), LANES)
     finish(session, 0)
@@ -175,11 +150,10 @@ def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recor
     for steps in range(1, 2_000):
         finish(session, steps)
     wait_for(lambda: recording_of(session).reason)
-    assert recording_of(session).reason == f"{place}: No space left on device"
-    found = recording_of(session)
-    assert found.stopped_ns is not None
+    stopped = recording_of(session)
+    assert stopped.reason == f"{folder}: No space left on device" and stopped.stopped_ns is not None
     assert session.snapshot().lanes[0].phase == "done"
-    kept = steps_in(Path(found.path))
+    kept = steps_of(session)
     assert kept == list(range(len(kept)))
     assert 0 < len(kept) < 2_000
     (run,) = library.runs()
@@ -189,16 +163,16 @@ def test_a_full_disk_stops_the_recording_and_neither_the_race_nor_the_next_recor
     finish(session, 2)
     one.close()
     assert recording_of(session).reason == "", "the next race is recorded again"
-    assert steps_in(Path(recording_of(session).path)) == [2]
+    assert steps_of(session) == [2]
     assert library.runs()[0].outcome == NOT_CLOSED
 
 
-def test_a_disk_without_any_room_is_reported_and_no_empty_file_is_left(place, session, keep, monkeypatch):
-    monkeypatch.setattr(writer, "os", Os(FullDisk(0)))
+def test_a_disk_without_any_room_is_reported_and_no_empty_file_is_left(folder, session, keep, monkeypatch):
+    fill(monkeypatch, 0)
     keep()
-    assert reason_after(session, 3) == f"{place}: No space left on device"
+    assert reason_after(session, 3) == f"{folder}: No space left on device"
     assert recording_of(session).path == ""
-    assert list(place.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 def test_the_screen_says_since_when_nothing_is_recorded():
@@ -211,7 +185,7 @@ def test_the_screen_says_since_when_nothing_is_recorded():
         assert words in "".join(text for text, _ in row)
 
 
-def test_no_file_is_overwritten(tmp_path, session):
+def test_no_file_is_overwritten_or_left_behind_by_a_race_that_never_began(tmp_path, session, keep):
     path = tmp_path / "mine.jsonl"
     path.write_text("precious")
     with pytest.raises(RecordingError, match="is there already"):
@@ -219,37 +193,34 @@ def test_no_file_is_overwritten(tmp_path, session):
     assert path.read_text() == "precious"
     with pytest.raises(RecordingError, match="No such file or directory"):
         Recorder(session, Path(sys.executable), tmp_path / "none" / "mine.jsonl")
+    keep(tmp_path / "another.jsonl").close()
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_named_file_is_not_left_behind_by_a_race_that_never_began(tmp_path, keep):
-    keep(tmp_path / "mine.jsonl").close()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_slow_disk_costs_bounded_memory(place, session, monkeypatch, keep):
+def test_a_slow_disk_costs_bounded_memory(folder, session, monkeypatch, keep):
     monkeypatch.setattr(recorder, "MOST_PENDING", 10)
     monkeypatch.setattr(recorder, "FLUSH_S", 0.2)
     keep()
     assert reason_after(session, 1_000) == "the disk does not keep up"
 
 
-def test_the_oldest_are_dropped_first_and_never_one_that_is_being_written(place):
-    place.mkdir(parents=True)
-    oldest, old, young, own = paths = [place / name for name in ("a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")]
+def test_the_oldest_are_dropped_first_and_never_one_that_is_being_written(folder):
+    folder.mkdir(parents=True)
+    oldest, old, young, own = paths = [folder / name for name in ("a.jsonl", "b.jsonl.gz", "c.jsonl", "d.jsonl")]
     for age_s, path in enumerate(paths):
         path.write_bytes(b"x" * 1_000)
         os.utime(path, (age_s, age_s))
-    (place / "notes.txt").write_text("mine")
+    (folder / "notes.txt").write_text("mine")
     with oldest.open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)  # another tfmon writes it
         assert library.make_room(own, 3_000)
-        assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "c.jsonl", "d.jsonl", "notes.txt"]
+        assert sorted(path.name for path in folder.iterdir()) == ["a.jsonl", "c.jsonl", "d.jsonl", "notes.txt"]
         assert not library.make_room(own, 500)
-    assert sorted(path.name for path in place.iterdir()) == ["a.jsonl", "d.jsonl", "notes.txt"]
+    assert sorted(path.name for path in folder.iterdir()) == ["a.jsonl", "d.jsonl", "notes.txt"]
     assert (old.exists(), young.exists()) == (False, False)
 
 
-def test_a_race_that_takes_all_the_room_is_no_longer_recorded(place, session, keep, monkeypatch):
+def test_a_race_that_takes_all_the_room_is_no_longer_recorded(folder, session, keep, monkeypatch):
     monkeypatch.setattr(library, "LIMIT_BYTES", 500)
     monkeypatch.setattr(recorder, "CHECK_BYTES", 200)
     monkeypatch.setattr(library.make_room, "__defaults__", (500,))

@@ -1,4 +1,4 @@
-"""The list of runs: order, names, failures, deletion, and the port that the screen sees."""
+"""The list of runs: order, names, failures, deletion; and which recording a word means."""
 
 import os
 from dataclasses import replace
@@ -12,18 +12,15 @@ from tfmon.model import codec
 from tfmon.model.ports import NOT_CLOSED
 from tfmon.recordings import library
 from tfmon.recordings.header_lines import RecordingError
-from tfmon.recordings.reader import Recording
 
 FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "20010102-100000-conv"
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path, monkeypatch):
+def place(header, tmp_path, monkeypatch):
     """Three races; the files were changed in another order than the races began."""
     monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path))
     _, *rest = RECORDED.read_bytes().splitlines(keepends=True)
-    with Recording(RECORDED) as opened:
-        header = opened.header
     for age, name in ((3, FIRST), (1, SECOND), (2, THIRD)):
         day, clock, scenario = name.split("-")
         started = f"2001-01-{day[6:]}T{clock[:2]}:00:00+00:00"
@@ -67,3 +64,32 @@ def test_one_of_two_lanes_that_failed_is_named_by_its_id():
 
     record(None, fails)
     assert RecordedRuns().list()[-1].outcome == "G failed: no module named 'keras_hub'"
+
+
+@pytest.mark.parametrize(
+    ("word", "problem"),
+    [
+        ("2001", "3 recordings begin with '2001'"),
+        ("last~3", "there are 3 recordings"),
+        ("./nothing.jsonl", "there is no recording ./nothing.jsonl"),
+    ],
+)
+def test_what_is_not_there_or_not_clear_is_said(word, problem):
+    with pytest.raises(RecordingError) as caught:
+        library.find(word)
+    assert problem in caught.value.message
+    assert caught.value.hint or "recordings in" in caught.value.message
+
+
+def test_an_exact_id_wins_over_longer_ones_and_a_named_pipe_is_no_recording(place):
+    (place / f"{THIRD}-2.jsonl").touch()
+    os.mkfifo(place / f"{THIRD}-3.jsonl")
+    assert library.find(THIRD) == place / f"{THIRD}.jsonl"
+    assert {run.id for run in library.runs()} == {FIRST, SECOND, THIRD, f"{THIRD}-2"}
+
+
+def test_names_of_scenarios_make_safe_names_of_files(place):
+    path, fd = library.create("../../evil name\x1b[31m/" + "x" * 200)
+    os.close(fd)
+    assert path.parent == place
+    assert library.run_id(path).endswith("-evil-name-31m-" + "x" * 26)

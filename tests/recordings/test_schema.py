@@ -58,7 +58,6 @@ def test_no_field_has_gone_or_changed_since_the_schema_was_raised(path, schema, 
 
 
 def test_a_json_object_has_the_fields_of_the_result(header):
-    """Every kind of value in it is read again as it was."""
     result = summarise(analyse(Demo(mode="turns").go().race(20).session.snapshot()), header)
     written = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert codec.to_json(codec.read(written, RaceResult)) == written

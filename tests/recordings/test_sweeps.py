@@ -44,25 +44,17 @@ def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     assert before == after
 
 
-def test_one_file_has_one_writer(measured):
-    path, _ = measured
-    _, file = sweeps.resume(path)
-    with pytest.raises(TfmonError, match="another tfmon writes"):
-        sweeps.resume(path)
-    file.close()
-    sweeps.resume(path)[1].close()
-
-
-def test_no_file_is_overwritten_and_one_that_cannot_be_written_says_so(measured, tmp_path):
+def test_one_file_has_one_writer_and_none_is_overwritten(measured):
     path, state = measured
     before = path.read_bytes()
     with pytest.raises(UsageError, match="is there already"):
         sweeps.create(path, state)
     assert path.read_bytes() == before
-    with pytest.raises(UsageError, match="cannot be written: No such file"):
-        sweeps.create(tmp_path / "nowhere" / "night.sweep", state)
-    with pytest.raises(UsageError, match="there is no sweep"):
-        sweeps.resume(tmp_path / "no.sweep")
+    _, file = sweeps.resume(path)
+    with pytest.raises(TfmonError, match="another tfmon writes"):
+        sweeps.resume(path)
+    file.close()
+    sweeps.resume(path)[1].close()
 
 
 def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_again(tmp_path):
@@ -86,7 +78,6 @@ def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_a
     ("spoil", "said"),
     [
         (lambda data: b"", "is not a sweep"),
-        (lambda data: b"\x00" * 5_000 + b"\n", "is not a sweep"),
         (lambda data: b'{"type":"Race"}\n', "is not a sweep"),
         (lambda data: data.replace(b'"schema":4', b'"schema":7', 1), "in a form that this one cannot read"),
         (lambda data: data.replace(b'"number":1', b'"number":5', 1), "combinations are not in order"),

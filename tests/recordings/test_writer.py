@@ -23,34 +23,30 @@ from tfmon.recordings.reader import Recording
 SECONDS = 420
 
 
-def hurry(patch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def hurry():
     """Write a snapshot every half minute, and a sample of ten seconds after three minutes."""
-    patch.setattr(writer, "SNAPSHOT_S", 30.0)
-    patch.setattr(writer, "RARE_S", 180.0)
-    patch.setattr(windows, "MOST_RECENT", 500)
-
-
-@pytest.fixture
-def soon(monkeypatch):
-    hurry(monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writer, "SNAPSHOT_S", 30.0)
+        patch.setattr(writer, "RARE_S", 180.0)
+        patch.setattr(windows, "MOST_RECENT", 500)
+        yield
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def written(hurry, tmp_path_factory):
     """Return a long recording that tests only read, the state at its end, and the state after each second."""
     path, known = tmp_path_factory.mktemp("long") / "race.jsonl.gz", {}
-    with pytest.MonkeyPatch.context() as patch:
-        hurry(patch)
-        end = long_race.write(path, SECONDS, lambda _, one: known.update({round(one.host.at_ns): one}))
+    end = long_race.write(path, SECONDS, lambda _, one: known.update({round(one.host.at_ns): one}))
     return path, end, known
 
 
 @pytest.fixture
-def path(tmp_path, soon) -> Path:
+def path(tmp_path) -> Path:
     return tmp_path / "race.jsonl.gz"
 
 
-def test_an_old_recording_has_all_windows_and_fewer_samples(written, soon):
+def test_an_old_recording_has_all_windows_and_fewer_samples(written):
     path, end, _ = written
     every = list(long_race.events_of(SECONDS))
     with Recording(path) as opened:
@@ -71,8 +67,7 @@ def test_an_old_recording_has_all_windows_and_fewer_samples(written, soon):
 def test_an_old_recording_keeps_the_last_lines_that_a_lane_prints(path):
     writer_ = writer.Writer(path, library.create_file(path))
     for number in range(4):
-        printed = LanePrinted(lane="cpu", at_ns=200_000_000_000 + number, lines=("line",) * 20)
-        writer_.add(printed)
+        writer_.add(LanePrinted(lane="cpu", at_ns=200_000_000_000 + number, lines=("line",) * 20))
     writer_.flush()
     lines = [json.loads(line) for line in zlib.decompressobj(31).decompress(path.read_bytes()).splitlines()]
     writer_.abandon()
@@ -80,12 +75,12 @@ def test_an_old_recording_keeps_the_last_lines_that_a_lane_prints(path):
     assert kept == [(20, 0), (20, 0), (10, 50), (0, 100)]
 
 
-def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written, soon):
+def test_a_replay_knows_at_the_begin_of_a_block_what_the_race_knew(written):
     path, _, raced = written
     with Recording(path) as opened:
         player = Player(opened)
         for second in (90, 390):
-            block = opened.last_known(opened.place_at(second * 10**9 + 5))
+            block = opened.last_known(opened.position_at(second * 10**9 + 5))
             player.go_to(opened.times_ns[block - 1])
             known = player.session.snapshot()
             assert known.lanes == raced[known.host.at_ns].lanes
@@ -95,7 +90,7 @@ def test_a_kill_at_any_time_loses_only_what_was_not_flushed(path, tmp_path):
     chance, cut = random.Random(3), tmp_path / "cut.jsonl.gz"
 
     def kill(path: Path, known) -> None:
-        if chance.random() < 0.04:
+        if chance.random() < 0.03:
             cut.write_bytes(path.read_bytes())
             opened, again = play_all(cut)
             assert opened.closed is None

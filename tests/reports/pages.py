@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tfmon.api.repeat_command import command_of
 from tfmon.recordings.sweeps import is_sweep
-from tfmon.reports import Report, html
+from tfmon.reports import html
 from tfmon.reports.recorded import of_race
 from tfmon.reports.secrets import hides
 from tfmon.reports.series_report import of_sweep
@@ -14,19 +14,13 @@ from tfmon.reports.series_report import of_sweep
 NO_SCRIPT = "window.vegaEmbed = () => {};"
 
 
-def described(path: Path) -> Report:
-    """Return the report of a recording or a sweep."""
-    return of_sweep(path) if is_sweep(path) else of_race(path, command_of)[0]
-
-
 def page_of(path: Path, script: str = NO_SCRIPT, *, everything: bool = False) -> str:
-    """Return it as HTML."""
-    report = described(path)
+    """Return the report of a recording or a sweep as HTML."""
+    report = of_sweep(path) if is_sweep(path) else of_race(path, command_of)[0]
     return html.write(report, hides(report, everything=everything), script)
 
 
 def data_of(page: str, name: str):
-    """Return JSON that is in a page."""
     found = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', page, re.S)
     assert found is not None
     return json.loads(found[1])

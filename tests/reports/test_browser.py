@@ -1,6 +1,5 @@
 """Reports in a real browser: headless Chromium, without a network."""
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -16,7 +15,7 @@ from tfmon.reports import html
 from tfmon.reports.diff import describe
 from tfmon.reports.secrets import keep
 
-from .pages import page_of
+from .pages import data_of, page_of
 from .test_html import hostile_race
 from .test_sweep import TWO, swept
 
@@ -60,7 +59,8 @@ def files(tmp_path_factory) -> dict[str, Path]:
 class Opened:
     """A report that is open, and what went wrong with it."""
 
-    def __init__(self, browser, path: Path, width: int = 1_600, scheme: str = "light") -> None:
+    def __init__(self, browser, path: Path, width: int, scheme: str) -> None:
+        self.name, self.width, self.scheme = path.stem, width, scheme
         self.problems: list[str] = []
         self.page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
         self.page.set_default_timeout(PATIENCE_MS)
@@ -70,10 +70,7 @@ class Opened:
         self.page.on("request", self._asked)
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("html[data-drawn]")
-        text = path.read_text("utf-8")
-        found = re.search(r'id="tfmon-charts">(.*?)</script>', text, re.S)
-        assert found is not None
-        self.specs = json.loads(found[1])
+        self.specs = data_of(path.read_text("utf-8"), "tfmon-charts")
 
     def _asked(self, request) -> None:
         if not request.url.startswith(("file:", "data:", "blob:")):
@@ -83,62 +80,60 @@ class Opened:
         return self.page.locator(f"#{chart} .mark-symbol path").count()
 
     def expected(self, chart: str, hidden: str = "") -> int:
-        """Return the number of values of a chart's lines, or None for a chart without lines."""
         layers = [layer for layer in self.specs[chart]["layer"] if "layer" in layer and "data" in layer]
         rows = [row for layer in layers for row in layer["data"]["values"]]
         return sum(row.get("v") is not None and row["s"] != hidden for row in rows)
 
 
-@pytest.mark.parametrize("name", ["race", "hostile", "crossover"])
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1_600, "light")])
-def test_it_opens_without_an_error_and_every_chart_has_its_points(browser, files, name, width, scheme):
+@pytest.fixture
+def opened(browser, files, request):
+    """The report of the race with a GPU, or another one. Nothing may go wrong with it until the test ends."""
+    name, width, scheme = getattr(request, "param", ("race", 1_600, "light"))
     opened = Opened(browser, files[name], width, scheme)
+    yield opened
+    assert opened.problems == []
+    opened.page.close()
+
+
+def in_windows(*names: str) -> list[tuple[str, int, str]]:
+    return [(name, *window) for name in names for window in ((400, "dark"), (1_600, "light"))]
+
+
+@pytest.mark.parametrize("opened", in_windows("race", "hostile", "crossover"), indirect=True)
+def test_it_opens_without_an_error_and_every_chart_has_its_points(opened):
     page = opened.page
     assert int(page.get_attribute("html", "data-drawn")) == len(opened.specs) > 3
     drawn = {chart: opened.points(chart) for chart in opened.specs if opened.expected(chart)}
     assert drawn == {chart: opened.expected(chart) for chart in drawn} and len(drawn) > 2
     assert page.title().startswith("tfmon: ")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= opened.width
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
-    assert dark == (scheme == "dark")
-    assert opened.problems == []
-    page.close()
+    assert dark == (opened.scheme == "dark")
 
 
-@pytest.mark.parametrize(("name", "points"), [("several", 8), ("curve", 4), ("pair", 0)])
-@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1_600, "light")])
-def test_a_sweep_opens_with_its_chart_and_a_comparison_without(browser, files, name, points, width, scheme):
-    opened = Opened(browser, files[name], width, scheme)
-    page = opened.page
+@pytest.mark.parametrize("opened", in_windows("several", "curve", "pair"), indirect=True)
+def test_a_sweep_opens_with_its_chart_and_a_comparison_without(opened):
+    page, points = opened.page, {"several": 8, "curve": 4, "pair": 0}[opened.name]
     assert int(page.get_attribute("html", "data-drawn")) == len(opened.specs) == bool(points)
     assert page.locator(".mark-symbol path").count() == points
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    if name != "pair":
-        ratio = page.locator("th > button", has_text="ratio").first
-        ratio.focus()
+    assert page.evaluate("document.documentElement.scrollWidth") <= opened.width
+    if points:
+        page.locator("th > button", has_text="ratio").first.focus()
         page.keyboard.press("Enter")
-        assert page.locator("table").first.locator("tbody th").first.inner_text() == "16", (
-            "the slowest comes first"
-        )
-    assert opened.problems == []
-    page.close()
+        slowest = page.locator("table").first.locator("tbody th").first
+        assert slowest.inner_text() == "16", "the slowest comes first"
 
 
-def test_lanes_are_switched_and_tables_sorted_by_keyboard(browser, files):
-    opened = Opened(browser, files["race"])
+def test_lanes_are_switched_and_tables_sorted_by_keyboard(opened):
     page = opened.page
     chart = next(chart for chart in opened.specs if opened.expected(chart, "G") < opened.expected(chart))
     page.focus("input[data-series=G]")
-    page.keyboard.press("Space")
-    page.wait_for_function(
-        "([chart, count]) => document.querySelectorAll(`#${chart} .mark-symbol path`).length === count",
-        arg=[chart, opened.expected(chart, "G")],
-    )
-    page.keyboard.press("Space")
-    page.wait_for_function(
-        "([chart, count]) => document.querySelectorAll(`#${chart} .mark-symbol path`).length === count",
-        arg=[chart, opened.expected(chart)],
-    )
+    for hidden in ("G", ""):
+        page.keyboard.press("Space")
+        page.wait_for_function(
+            "([chart, count]) => document.querySelectorAll(`#${chart} .mark-symbol path`).length === count",
+            arg=[chart, opened.expected(chart, hidden)],
+        )
     button = page.locator("th > button", has_text="examples/s").first
     lanes = page.locator("table").first.locator("tbody th")
     before = lanes.all_inner_texts()
@@ -148,27 +143,20 @@ def test_lanes_are_switched_and_tables_sorted_by_keyboard(browser, files):
         assert button.locator("..").get_attribute("aria-sort") == wanted
         after = lanes.all_inner_texts()
         assert (after == before) == (wanted == "descending"), "the first lane is the faster one"
-    assert opened.problems == []
-    page.close()
 
 
-def test_the_pointer_reads_a_value_off(browser, files):
-    opened = Opened(browser, files["race"])
+def test_the_pointer_reads_a_value_off(opened):
     page = opened.page
     box = page.locator("#chart-1 svg").bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.mouse.move(box["x"] + box["width"] / 2 + 3, box["y"] + box["height"] / 2)
-    tooltip = page.wait_for_selector("#vg-tooltip-element.visible")
-    said = tooltip.inner_text()
+    said = page.wait_for_selector("#vg-tooltip-element.visible").inner_text()
     assert "examples/s" in said and re.search(r"\d:\d\d", said) and ("C cpu" in said or "G gpu" in said)
-    assert opened.problems == []
-    page.close()
 
 
-def test_it_prints_in_light_colours_without_its_controls(browser, files):
-    opened = Opened(browser, files["race"], scheme="dark")
+@pytest.mark.parametrize("opened", [("race", 1_600, "dark")], indirect=True)
+def test_it_prints_in_light_colours_without_its_controls(opened):
     opened.page.emulate_media(media="print")
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not opened.page.locator(".controls").first.is_visible()
     assert opened.page.pdf(format="A4").startswith(b"%PDF")
-    opened.page.close()

@@ -1,6 +1,9 @@
 """The facts about hosts, as text and as JSON."""
 
 import json
+from dataclasses import replace
+
+from support.ui import HOSTS
 
 from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.remote_host import Host
@@ -10,22 +13,7 @@ from tfmon.reports.findings import hosts_to_json, hosts_to_text
 from tfmon.reports.text import plain
 
 HERE = Machine(hostname="desk", boot="desk-boot")
-GPU2 = Machine(
-    hostname="gpu2.lab",
-    system="Linux 6.1 x86_64",
-    cpu_name="AMD EPYC",
-    cores=64,
-    usable_cores=16,
-    memory_bytes=512 * 2**30,
-    gpus=("NVIDIA H200", "NVIDIA H200", "NVIDIA L4"),
-    boot="gpu2-boot",
-    quota_cores=16.0,
-    nice=0,
-    python="3.12.1",
-    tensorflow="2.21.0",
-    driver="550.54.15",
-    power_limits_w=(700.0, None, 72.0),
-)
+GPU2 = replace(HOSTS["gpu2"], gpus=("NVIDIA L4", "NVIDIA H200"), quota_cores=16.0, power_limits_w=(None, 72.0))
 LINK = LinkMeasured(at_ns=1, host="gpu2", round_trip_ns=840_000, offset_ns=-3_600_000_120_000, error_ns=33_000)
 USABLE = Surveyed(Host("gpu2"), machine=GPU2, python="/usr/bin/python3", link=LINK)
 BARE = Surveyed(
@@ -61,7 +49,7 @@ def test_json_has_a_number_or_null_for_everything():
     written = json.loads(json.dumps(hosts_to_json([USABLE, BARE, LOST], HERE), allow_nan=False))["hosts"]
     first, second, third = written
     assert (first["reachable"], first["clock_offset_ms"], first["round_trip_ms"]) == (True, -3_600_000.12, 0.84)
-    assert (first["power_limits_w"], first["quota_cores"]) == ([700.0, None, 72.0], 16.0)
+    assert (first["power_limits_w"], first["quota_cores"]) == ([None, 72.0], 16.0)
     assert (second["tensorflow"], second["clock_offset_ms"], second["gpus"]) == (None, None, [])
     assert (third["reachable"], third["hint"]) == (False, "`ssh gpu4 true` tries it")
     assert [one.get("is_this_machine") for one in written] == [False, False, None]

@@ -11,8 +11,7 @@ from support.ui import racing_demo
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.profile_json import to_json
 from tfmon.analysis.summarise import summarise
-from tfmon.model.lane_events import KnobApplied, Profiled
-from tfmon.model.session import Session
+from tfmon.model.lane_events import Profiled
 from tfmon.reports import html
 from tfmon.reports.profile_diff import to_text
 from tfmon.reports.race_report import report
@@ -41,14 +40,6 @@ def test_json_has_every_part_in_every_grouping_and_they_add_up():
     assert cast["first"] is None and cast["second"]["devices"] == ["CPU"] and cast["second"]["runs"] == 1
 
 
-def raced_and_profiled() -> Session:
-    demo = racing_demo()
-    for lane, side in zip(demo.names, two_sides(), strict=True):
-        for one in side.profiles:
-            demo.session.accept(Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=one))
-    return demo.session
-
-
 def test_the_report_of_a_race_has_the_memory_of_a_single_lane_that_was_profiled():
     demo = racing_demo()
     for peaks in (PEAKS[1:], PEAKS):
@@ -62,7 +53,10 @@ def test_the_report_of_a_race_has_the_memory_of_a_single_lane_that_was_profiled(
 
 
 def test_profiles_under_other_settings_are_not_compared():
-    session = raced_and_profiled()
-    lane = session.snapshot().lanes[0].spec.name
-    session.accept(KnobApplied(lane=lane, at_ns=1, request=1, knob="batch_size", value=32, step=1, gap_ns=0))
-    assert race_json(analyse(session.snapshot()))["profiles"] is None
+    demo = racing_demo()
+    for lane, side in zip(demo.names, two_sides(), strict=True):
+        for one in side.profiles:
+            demo.session.accept(Profiled(lane=lane, at_ns=demo.clock(), folder="x", profile=one))
+    assert race_json(analyse(demo.session.snapshot()))["profiles"] is not None
+    demo.apply(demo.names[0], "batch_size", 32)
+    assert race_json(analyse(demo.session.snapshot()))["profiles"] is None

@@ -5,58 +5,42 @@ import math
 import sys
 
 import pytest
+from support.events import SECOND, ended, phase, started, window
 from support.results import to_json
 from support.ui import Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model import histogram
-from tfmon.model.events import (
-    LaneEnded,
-    LaneStarted,
-    RecordingChanged,
-)
+from tfmon.model.events import Event, LaneEnded, RecordingChanged
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_state import RACING
-from tfmon.model.race import CONCURRENT, TURNS, Machine, Race, RecordingState
+from tfmon.model.lane_events import RACING
+from tfmon.model.race import TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.script_events import NotMeasured, Progressed
 from tfmon.model.session import Session
-from tfmon.model.spec import LaneSpec, name_lanes, parse_lane
+from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.reports.race_report import to_text
 from tfmon.reports.text import fitted
 
-SECOND = 1_000_000_000
-SETTINGS = {"batch_size": 10, "prefetch": "off"}
-
 
 class Raced:
-    """A session that was fed by hand."""
+    """A session with a lane that was fed by hand."""
 
-    def __init__(self, *lanes: str, mode: str = CONCURRENT) -> None:
+    def __init__(self, lane: str = "cpu") -> None:
         machine = Machine("node7", "Linux", "AMD EPYC 9554", 16, 8.0, 2**37, ("NVIDIA H200",))
         self.session = Session(machine, lambda: 100 * SECOND)
-        self.specs = name_lanes([parse_lane(text, COMMON) for text in lanes])
-        self.session.begin(Race(scenario="net", title="A net", mode=mode, knobs=COMMON), self.specs)
+        self.session.begin(Race(scenario="net", title="A net", knobs=COMMON), name_lanes([LaneSpec(lane)]))
         self.session.start_clock(SECOND)
 
-    def window(self, lane: str, at_s: float = 2, *, steps: int = 100, loss: float | None = 2.0, **more) -> None:
-        step = self.session.snapshot().lane(lane).totals.steps + steps
-        values = dict.fromkeys(("input_ns", "call_ns", "sync_ns", "report_ns", "longest_ns"), 0)
-        values |= {"marks": (), "examples": steps * 10, "histogram": histogram.count([SECOND // steps] * steps)}
-        settings = {**SETTINGS, **next(spec.settings for spec in self.specs if spec.name == lane)}
-        values |= {"lane": lane, "at_ns": round(at_s * SECOND), "span_ns": SECOND, "settings": settings, **more}
-        self.tell(Window(steps=steps, step=step, loss=loss, **values))
-
-    def tell(self, event) -> None:
-        self.session.accept(event)
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            self.session.accept(event)
 
     def json(self) -> dict:
         """The object as a reader gets it."""
         return json.loads(json.dumps(to_json(analyse(self.session.snapshot())), allow_nan=False))
 
-    def lane(self, place: int = 0) -> dict:
-        return self.json()["lanes"][place]
+    def lane(self) -> dict:
+        return self.json()["lanes"][0]
 
     def text(self) -> str:
         return to_text(analyse(self.session.snapshot()))
@@ -68,15 +52,16 @@ def nulls(value: object, at: str = "") -> set[str]:
     return {at} if value is None else set()
 
 
+def sample(at_s: int, cpu_pct: float | Missing = 150.0, private_bytes: float | Missing = 3e8) -> TreeSample:
+    at_ns = at_s * SECOND
+    return TreeSample(lane="cpu", at_ns=at_ns, cpu_pct=cpu_pct, private_bytes=private_bytes, processes=1)
+
+
 def test_a_race_that_ends_while_its_lane_starts_again_was_as_long_and_has_no_memory_of_that_process():
-    raced = Raced("cpu")
-    raced.tell(PhaseEntered(lane="cpu", at_ns=SECOND, phase=RACING))
-    raced.window("cpu", 3)
-    for at_s in (2, 3, 4):
-        raced.tell(TreeSample(lane="cpu", at_ns=at_s * SECOND, cpu_pct=150.0, private_bytes=3e8, processes=1))
+    raced = Raced()
+    raced.tell(phase(RACING, SECOND), window(3 * SECOND, SECOND), *map(sample, (2, 3, 4)))
     assert raced.lane()["private_bytes"] == 3e8
-    raced.tell(LaneStarted(lane="cpu", at_ns=5 * SECOND, pid=2, settings=SETTINGS))
-    raced.tell(TreeSample(lane="cpu", at_ns=6 * SECOND, cpu_pct=9.0, private_bytes=9e6, processes=1))
+    raced.tell(started(5 * SECOND), sample(6, 9.0, 9e6))
     raced.tell(LaneEnded(lane="cpu", at_ns=7 * SECOND, exit_code=None, signal="SIGTERM", requested=True))
     assert (raced.json()["seconds"], raced.lane()["private_bytes"]) == (2.0, None)
     assert raced.lane()["missing"]["private_bytes"] == "not sampled while the lane raced"
@@ -107,40 +92,36 @@ def test_every_unknown_is_null_and_named_with_its_reason(device):
 
 
 def test_what_is_missing_keeps_its_own_reason():
-    raced = Raced("cpu")
-    sample = {"cpu_pct": Missing("first sample"), "private_bytes": Missing("hidden by the kernel"), "processes": 1}
-    raced.tell(TreeSample(lane="cpu", at_ns=0, **sample))
-    raced.window("cpu", loss=None)
+    raced = Raced()
+    raced.tell(sample(0, Missing("first sample"), Missing("hidden by the kernel")), window(loss=None))
     missing = raced.lane()["missing"]
     assert missing["private_bytes"] == "hidden by the kernel"
     assert missing["loss.first"] == "no loss was read"
-    assert missing["bottleneck"] == missing["time_pct.input"] == "it takes 3 steady windows, and there were 1"
+    assert missing["bottleneck"] == missing["time_pct.input"] == "it needs 3 steady windows, and there were 1"
     for field in ("gpu_busy_pct", "gpu_memory_used_bytes", "gpu_memory_allocated_bytes"):
         assert missing[field] == "no GPU in this lane"
 
 
 @pytest.mark.parametrize("loss", [math.nan, -math.inf])
 def test_a_loss_that_is_no_number_is_null_and_said_so(loss):
-    raced = Raced("cpu")
-    raced.window("cpu", loss=2.0)
-    raced.window("cpu", loss=loss)
+    raced = Raced()
+    raced.tell(window(loss=2.0), window(loss=loss))
     lane = raced.lane()
     assert lane["loss"] == {"first": 2.0, "last": None}
     assert lane["missing"]["loss.last"] == f"it is {loss}"
 
 
 def test_a_lane_that_was_ended_before_it_trained_says_what_it_was_doing():
-    raced = Raced("cpu")
-    raced.tell(PhaseEntered(lane="cpu", at_ns=0, phase="importing"))
-    raced.tell(LaneEnded(lane="cpu", at_ns=1, exit_code=0, signal=None, requested=True))
+    raced = Raced()
+    raced.tell(phase("importing"), ended(0, requested=True))
     assert "cpu: ended while it was loading TensorFlow" in raced.text()
 
 
 def test_it_says_where_the_race_was_recorded_and_why_no_longer():
-    raced = Raced("cpu")
+    raced = Raced()
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == (None, None)
-    raced.session.accept(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl", 5, "disk full")))
+    raced.tell(RecordingChanged(at_ns=1, recording=RecordingState("/there/x.jsonl", 5, "disk full")))
     told = raced.json()
     assert (told["recording"], told["recording_stopped"]) == ("/there/x.jsonl", "disk full")
     text = raced.text()
@@ -149,8 +130,8 @@ def test_it_says_where_the_race_was_recorded_and_why_no_longer():
 
 
 def test_a_script_tells_its_command_and_how_far_its_fit_came():
-    raced = Raced("cpu")
-    raced.tell(LaneStarted(lane="cpu", at_ns=0, pid=1, settings={}, command="python train.py"))
+    raced = Raced()
+    raced.tell(started(0, command="python train.py"))
     assert raced.lane()["fit"] is None
     assert raced.lane()["missing"]["fit"] == "no Keras fit was seen"
     metrics = {"loss": 0.5, "accuracy": math.nan}
@@ -170,12 +151,8 @@ def test_no_count_or_time_of_steps_is_shown_of_a_lane_whose_steps_are_unknown():
     demo.session.accept(NotMeasured(lane="cpu", at_ns=demo.clock(), what="steps", reason=reason))
     analysis = analyse(demo.session.snapshot())
     lane = to_json(analysis)["lanes"][0]
-    assert (lane["steps"], lane["measured_steps"], lane["step_ms"]["p50"], lane["waits"]) == (
-        None,
-        None,
-        None,
-        None,
-    )
+    unknown = (lane["steps"], lane["measured_steps"], lane["step_ms"]["p50"], lane["waits"])
+    assert unknown == (None, None, None, None)
     assert lane["missing"]["steps"] == lane["missing"]["step_ms.p50"] == reason
     assert "steps/s" not in to_text(analysis) and "p50" not in to_text(analysis)
-    assert "steps n/a" in analysis.verdict.text
+    assert "steps n/a" in analysis.verdict.answer

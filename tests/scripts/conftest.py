@@ -1,5 +1,6 @@
 """Scripts that nobody wrote for tfmon, each in a real lane."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -9,12 +10,28 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.accounting import assert_accounted
 from support.slow import slow_except
 from support.views import ORDINARY, REFUSED, Runner
 from trainer.racing import Race
 
-SHAPES = Path(__file__).parent / "shapes"
+from tfmon.model.lane_state import LaneState
+
+MOST_UNACCOUNTED = 0.02
+
+
+def assert_accounted(lane: LaneState) -> None:
+    """Check that all time from the first step to the last is measured, or left out for a reason."""
+    measured = lane.measurements
+    windows = measured.recent
+    gaps = [
+        (number, (after.since_ns - before.at_ns) / 1e9, before.marks, after.marks)
+        for number, (before, after) in enumerate(itertools.pairwise(windows))
+        if abs(after.since_ns - before.at_ns) > 1e8
+    ]
+    assert measured.unaccounted_ns <= MOST_UNACCOUNTED * measured.span_ns, (
+        f"{measured.unaccounted_ns / 1e9:.3f} s of {measured.span_ns / 1e9:.3f} s are not accounted for; "
+        f"gaps between {len(windows)} windows: {gaps}; bad line: {lane.process.last_bad_line!r}"
+    )
 
 
 @pytest.fixture
@@ -35,8 +52,6 @@ def watch() -> Iterator[Callable[..., Race]]:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Callable[[str], str]:
-    """Write a script."""
-
     def write(text: str, name: str = "train.py") -> str:
         path = tmp_path / name
         path.write_text(text)
@@ -65,6 +80,11 @@ def folder(open_path) -> Path:
     return folder
 
 
+@pytest.fixture
+def runner(folder, open_path) -> Runner:
+    return Runner(folder, open_path / "recordings")
+
+
 @pytest.fixture(params=slow_except("as it is", ["as it is", ORDINARY, REFUSED]))
 def run(request, folder, open_path) -> Runner:
     """tfmon as this user, as an ordinary user, and where the system gives no namespaces."""
@@ -72,11 +92,8 @@ def run(request, folder, open_path) -> Runner:
     store.mkdir()
     if request.param == ORDINARY:
         python = shutil.which("python3", path="/usr/bin")
-        if (
-            os.getuid()
-            or python is None
-            or f"python{sys.version_info[0]}.{sys.version_info[1]}" not in str(Path(python).resolve())
-        ):
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        if os.getuid() or python is None or version not in str(Path(python).resolve()):
             pytest.skip("needs root, and a Python of the system like this one")
         subprocess.run(["chown", "-R", "nobody:nogroup", str(open_path)], check=True)
         return Runner(

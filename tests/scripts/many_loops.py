@@ -82,7 +82,6 @@ ALWAYS = (
 
 
 def draw(choose: random.Random) -> dict[str, str]:
-    """Return a loop that can be written."""
     while True:
         loop = {part: choose.choices(list(of), list(of.values()))[0] for part, of in GRAMMAR.items()}
         if possible(**loop):
@@ -90,7 +89,6 @@ def draw(choose: random.Random) -> dict[str, str]:
 
 
 def possible(source, rows, function, optimizer, updates, validation) -> bool:
-    """Return whether the parts fit together."""
     whole = function in ("epoch", "reduce")
     alone = source in ("in graph", "unlabelled") or whole
     return not (
@@ -114,13 +112,10 @@ def possible(source, rows, function, optimizer, updates, validation) -> bool:
 
 
 class Truth:
-    """Counts kept by the loop itself."""
-
     steps = examples = 0
     loss: Any = None
 
     def count(self, rows: int, loss: object, steps: int = 1) -> None:
-        """Count steps."""
         self.steps += steps
         self.examples += rows
         self.loss = loss
@@ -189,7 +184,6 @@ def slices(rows: str, order: Any = None) -> Iterator[Any]:
 
 
 def batches(source: str, rows: str) -> Iterator[Any]:
-    """Yield the batches of all epochs."""
     data = dataset(rows)
     each = len(list(slices(rows)))
     if source == "repeat":
@@ -300,7 +294,6 @@ def trainer(function: str, optimizer: str, validation: str, truth: Truth) -> tup
 
 
 def run(source, rows, function, optimizer, updates, validation) -> Truth:
-    """Train, and return the true counts."""
     truth = Truth()
     net, step = trainer(function, optimizer, validation, truth)
     held = dataset("rest").shuffle(70, seed=3)

@@ -16,11 +16,62 @@ import signal
 import sys
 import threading
 import time
+import traceback
+import warnings
 from collections.abc import Callable
 
 ENDS = {"exit-3": 3, "exit-text": "the script says so", "exit-true": True}
 ROWS, BATCH = 70, 16
 SHAPES: dict[str, Callable[[], object]] = {}
+before: list[Callable[[], object]] = []
+between: list[Callable[[], object]] = []
+
+
+def shape(run):
+    SHAPES[run.__name__] = run
+    return run
+
+
+def close_descriptors():
+    os.closerange(3, 256)
+    global kept
+    kept = [open(f"own{number}.bin", "wb") for number in range(40)]  # noqa: SIM115 - they take the numbers
+
+
+def change_folder():
+    os.makedirs("inside", exist_ok=True)
+    os.chdir("inside")
+
+
+def set_hook_for_errors():
+    sys.excepthook = lambda kind, error, trace: print("hook", kind.__name__, error)
+
+
+def handle_signals():
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        signal.signal(number, lambda *_: print("signalled"))
+
+
+def fork(run):
+    child = os.fork()
+    if not child:
+        try:
+            run()
+        finally:
+            os._exit(5)
+    print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+
+def start_threads():
+    stop = threading.Event()
+    for _ in range(8):
+        threading.Thread(target=stop.wait, daemon=True).start()
+    atexit.register(stop.set)
+
+
 ODDITIES: dict[str, Callable[[], object]] = {
     "low_recursion_limit": lambda: sys.setrecursionlimit(900),
     "no_collector": gc.disable,
@@ -29,6 +80,15 @@ ODDITIES: dict[str, Callable[[], object]] = {
     "ignores_pipes": lambda: signal.signal(signal.SIGPIPE, signal.SIG_DFL),
     "exit_handler_fails": lambda: atexit.register(lambda: 1 / 0),
     "umask": lambda: os.umask(0o077),
+    "closes_descriptors": lambda: between.insert(0, close_descriptors),
+    "changes_folder": change_folder,
+    "redirects_output": lambda: os.dup2(os.open("redirected.txt", os.O_CREAT | os.O_WRONLY), 1),
+    "own_hook_for_errors": set_hook_for_errors,
+    "handles_signals": handle_signals,
+    "exit_handlers": lambda: [atexit.register(print, "exit handler", number, flush=True) for number in range(3)],
+    "forks": lambda: between.append(lambda: fork(int)),
+    "forks_and_trains": lambda: before.append(lambda: fork(SHAPES["eager_loop"])),
+    "many_threads": start_threads,
 }
 """Changes of the process before TensorFlow is loaded."""
 AFTER_IMPORT: dict[str, Callable[[], object]] = {
@@ -46,94 +106,8 @@ AT_THE_END: dict[str, Callable[[], object]] = {
     "joins_threads": lambda: [
         one.join() for one in threading.enumerate() if one is not threading.current_thread()
     ],
-    "dumps_stacks": lambda: faulthandler.dump_traceback(open(os.devnull, "w"), all_threads=True),  # noqa: SIM115
+    "dumps_stacks": lambda: faulthandler.dump_traceback(os.open(os.devnull, os.O_WRONLY), all_threads=True),
 }
-before: list[Callable[[], object]] = []
-between: list[Callable[[], object]] = []
-
-
-def shape(run):
-    SHAPES[run.__name__] = run
-    return run
-
-
-def oddity(run):
-    ODDITIES[run.__name__] = run
-    return run
-
-
-@oddity
-def closes_descriptors():
-    def close():
-        os.closerange(3, 256)
-        global kept
-        kept = [open(f"own{number}.bin", "wb") for number in range(40)]  # noqa: SIM115 - they take the numbers
-
-    between.insert(0, close)
-
-
-@oddity
-def changes_folder():
-    os.makedirs("inside", exist_ok=True)
-    os.chdir("inside")
-
-
-@oddity
-def redirects_output():
-    os.dup2(os.open("redirected.txt", os.O_CREAT | os.O_WRONLY), 1)
-
-
-@oddity
-def own_hook_for_errors():
-    sys.excepthook = lambda kind, error, trace: print("hook", kind.__name__, error)
-
-
-@oddity
-def handles_signals():
-    signal.signal(signal.SIGALRM, lambda *_: None)
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
-    atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
-        signal.signal(number, lambda *_: print("signalled"))
-
-
-@oddity
-def exit_handlers():
-    for number in range(3):
-        atexit.register(print, "exit handler", number, flush=True)
-
-
-@oddity
-def forks():
-    def fork():
-        child = os.fork()
-        if not child:
-            os._exit(5)
-        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-    between.append(fork)
-
-
-@oddity
-def forks_and_trains():
-    def fork():
-        child = os.fork()
-        if not child:
-            try:
-                SHAPES["eager_loop"]()
-            finally:
-                os._exit(6)
-        print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-
-    before.append(fork)
-
-
-@oddity
-def many_threads():
-    stop = threading.Event()
-    for _ in range(8):
-        threading.Thread(target=stop.wait, daemon=True).start()
-    atexit.register(stop.set)
 
 
 def arrays():
@@ -180,24 +154,12 @@ class Loop:
         return loss
 
 
-@shape
-def fit_arrays():
-    return fitted(*arrays(), batch_size=BATCH)
-
-
-@shape
-def fit_dataset():
-    return fitted(data())
-
-
-@shape
-def fit_validated():
-    return fitted(*arrays(), validation_split=0.2, validation_freq=2, epochs=3)
-
-
-@shape
-def fit_several_steps_a_call():
-    return fitted(data(), model=compiled(steps_per_execution=3))
+SHAPES.update(
+    fit_arrays=lambda: fitted(*arrays(), batch_size=BATCH),
+    fit_dataset=lambda: fitted(data()),
+    fit_validated=lambda: fitted(*arrays(), validation_split=0.2, validation_freq=2, epochs=3),
+    fit_several_steps_a_call=lambda: fitted(data(), model=compiled(steps_per_execution=3)),
+)
 
 
 @shape
@@ -379,11 +341,11 @@ def five_models_end():
         model = train()
         return weakref.ref(model), weakref.ref(getattr(model, "optimizer", None) or model)
 
-    for train in (fit_dataset, graph_loop):
-        refs = [ref for _ in range(5) for ref in kept(train)]
+    for train in ("fit_dataset", "graph_loop"):
+        refs = [ref for _ in range(5) for ref in kept(SHAPES[train])]
         keras.backend.clear_session()
         gc.collect()
-        print(train.__name__, "alive:", sum(ref() is not None for ref in refs))
+        print(train, "alive:", sum(ref() is not None for ref in refs))
 
 
 @shape
@@ -426,6 +388,96 @@ def with_the_reports():
             loss = loop.step(x, y)
             report.step(examples=len(x), loss=loss)
     print(report.knob("width", 3, choices=(3, 4)))
+    return loop.model
+
+
+@shape
+def fit_padded():
+    """It has causes whose cost tfmon measures with operations, which a log of placements would show."""
+    padded = np.zeros((256, 64), "int32")
+    padded[:, :9] = np.arange(256 * 9).reshape(256, 9)
+    layers = [keras.layers.Embedding(20_000, 16), keras.layers.Flatten(), *map(keras.layers.Dense, (64, 1))]
+    model = keras.Sequential([keras.Input((64,), dtype="int32"), *layers])
+    model.compile("adam", "mse")
+    return fitted(tf.constant(padded), tf.zeros((256, 1)), model=model, batch_size=8)
+
+
+@shape
+def fails_in_every_way():
+    """Print each error that passes through a hook."""
+    loop, trained = Loop(), threading.Event()
+    x, y = (part[:2] for part in arrays())
+    weights = loop.model.trainable_variables
+
+    class Own(keras.Model):
+        def train_step(self, data):
+            raise ValueError("in train_step")
+
+    def in_fit():
+        inputs = keras.Input((4,))
+        own = Own(inputs, keras.layers.Dense(1)(inputs))
+        own.compile("sgd", "mse")
+        own.fit(data(), verbose=0)
+
+    def in_the_data():
+        for x, y in data().map(lambda x, y: (tf.debugging.check_numerics(x / 0.0, "by zero"), y)):
+            loop.step(x, y)
+
+    @tf.function
+    def after_the_update():
+        tf.debugging.assert_less(loop.once(x, y), -1e9)
+
+    @tf.function
+    def of_the_gradient():
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.linalg.inv(x[:, tf.newaxis] * tf.zeros((4, 4)) * weights[0][:, :1]))
+        return tape.gradient(loss, weights)
+
+    def without_variables():
+        with tf.GradientTape() as tape:
+            loss = tf.ones(())
+        loop.optimizer.apply(tape.gradient(loss, weights), weights)
+
+    def at_the_end_of_the_data():
+        batches = iter(data().take(1))
+        batches.get_next()
+        batches.get_next()
+
+    def interrupts():
+        yield x
+        trained.wait()
+        # The loop must be in TensorFlow, waiting for the next batch.
+        while sys._current_frames()[threading.main_thread().ident].f_code.co_name != "iterator_get_next":
+            time.sleep(0.01)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        yield x
+
+    def interrupted():
+        for rows in tf.data.Dataset.from_generator(interrupts, output_signature=tf.TensorSpec((2, 4))):
+            loop.step(rows, y)
+            trained.set()
+
+    for rows, target in data().repeat(4):
+        loop.step(rows, target)
+    warnings.warn("the script's own", stacklevel=1)
+    for fail in (
+        in_fit,
+        in_the_data,
+        after_the_update,
+        of_the_gradient,
+        without_variables,
+        at_the_end_of_the_data,
+        lambda: loop.optimizer.apply([tf.ones((3, 3))], [weights[0]]),
+        lambda: weights[0].assign(np.ones((7, 7))),
+        interrupted,
+    ):
+        try:
+            fail()
+        except BaseException:  # noqa: BLE001 - one is a KeyboardInterrupt
+            traceback.print_exc()
+            print("----")
     return loop.model
 
 

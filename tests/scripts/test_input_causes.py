@@ -1,44 +1,11 @@
-"""Scripts with slow input: the cause is reported with its line, its share and the remedy."""
+"""Work of a pipeline in vain, and the parts of a step's graph and of its batches, each with its line and share."""
 
 import json
 
 import pytest
 from support.processes import run_python
 
-from .test_causes import causes_in, line_of
-
-pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
-
-
-def test_what_makes_input_slow_is_named_with_its_line_and_what_to_write():
-    causes = causes_in(name := "input_in_python.py")
-    read, python, one = (causes[f"input_{kind}"] for kind in ("generator", "python_function", "sequential_map"))
-    assert "from_generator(read) makes one example at a time in Python" in read["text"]
-    assert read["place"].startswith(line_of(name, "from_generator(read")) and "yield x[i" in read["code"][0]
-    assert "map(prepare) runs Python for one element at a time: tf.numpy_function" in python["text"]
-    assert python["place"].startswith(line_of(name, "map(prepare"))
-    assert one["place"].startswith(line_of(name, "map(augment")) and "num_parallel_calls" in one["code"][0]
-    ahead = causes["input_no_prefetch"]
-    assert ahead["place"].startswith(line_of(name, "prefetch(32)")) and (ahead["knob"], ahead["value"]) == (
-        "prefetch",
-        "auto",
-    )
-
-    causes = causes_in(name := "input_by_example.py")
-    decode, scale = causes["input_map_after_cache"], causes["input_map_before_batch"]
-    assert decode["place"].startswith(line_of(name, "map(decode, num")) and ".cache()" in decode["code"][0]
-    assert "map(scale) is called for each example: in batches of 256" in scale["text"]
-    seen = [cause for cause, one in causes_in(name, "mended").items() if one["count"]]  # not only supposed
-    assert not any(cause.startswith("input_") for cause in seen)
-
-
-def test_what_fit_reads_is_named_with_its_line_and_what_to_write():
-    name = "input_of_fit.py"
-    data, arrays = causes_in(name, "dataset")["input_py_dataset"], causes_in(name, "arrays")["input_arrays"]
-    assert "Data makes its batches in one thread: workers=1" in data["text"] and "workers=4" in data["code"][0]
-    assert data["place"].startswith(line_of(name, "def __getitem__"))
-    assert "each `fit` makes a dataset of its arrays, 19 times" in arrays["text"]
-    assert arrays["place"].startswith(line_of(name, "model.fit(x")) and "from_tensor_slices" in arrays["code"][0]
+pytestmark = pytest.mark.tensorflow
 
 
 WASTE = """
@@ -63,25 +30,28 @@ mapped = lambda: data.map(work, num_parallel_calls=auto)
 random_first = data.map(random, num_parallel_calls=auto)
 by_result = mapped().map(lambda x, y: (x, y + tf.cast(tf.reduce_mean(x), tf.int32)), num_parallel_calls=auto)
 windows = tf.data.Dataset.range(300).window(9, shift=1, drop_remainder=True).flat_map(lambda w: w.batch(9))
+large = data.map(lambda x, y: work(x, y, 512)).cache().take(400)
+small = mapped().take(400).cache().map(random, num_parallel_calls=auto)
 made = {
-    "skip": mapped().skip(240).batch(4),
-    "skip first": data.skip(240).map(work, num_parallel_calls=auto).batch(4),
-    "take": mapped().take(240).batch(4),
-    "filter": mapped().filter(third).batch(2),
-    "filter by result": by_result.filter(third).batch(2),
-    "filter first": data.filter(third).map(work, num_parallel_calls=auto).batch(2),
-    "shard": mapped().shard(4, 0).batch(4),
-    "again": mapped().shuffle(30).batch(4),
-    "random": random_first.map(work, num_parallel_calls=auto).batch(4),
-    "kept": mapped().cache().shuffle(30).batch(4),
-    "not kept": mapped().cache().take(240).batch(4),
-    "not kept, shuffled": data.map(lambda x, y: work(x, y, 512)).cache().take(400).shuffle(400).batch(4),
-    "kept, shuffled": mapped().take(400).cache().map(random, num_parallel_calls=auto).shuffle(400).batch(4),
-    "windows": windows.map(lambda x: x + 1).batch(4),
-    "sums": tf.data.Dataset.range(300).map(lambda x: x + 1).batch(4),
+    "skip": (mapped().skip(240).batch(4), "input_dropped"),
+    "skip first": (data.skip(240).map(work, num_parallel_calls=auto).batch(4), "input_no_cache"),
+    "take": (mapped().take(240).batch(4), "input_no_cache"),
+    "filter": (mapped().filter(third).batch(2), "input_dropped"),
+    "filter by result": (by_result.filter(third).batch(2), "input_dropped"),
+    "filter first": (data.filter(third).map(work, num_parallel_calls=auto).batch(2), "input_no_cache"),
+    "shard": (mapped().shard(4, 0).batch(4), "input_dropped"),
+    "again": (mapped().shuffle(30).batch(4), "input_no_cache"),
+    "after cache": (data.cache().map(work, num_parallel_calls=auto).batch(4), "input_map_after_cache"),
+    "random": (random_first.map(work, num_parallel_calls=auto).batch(4), None),
+    "kept": (mapped().cache().shuffle(30).batch(4), None),
+    "not kept": (mapped().cache().take(240).batch(4), "input_cache_discarded"),
+    "not kept, shuffled": (large.shuffle(400).batch(4), "input_cache_discarded"),
+    "kept, shuffled": (small.shuffle(400).batch(4), None),
+    "windows": (windows.map(lambda x: x + 1).batch(4), "input_windows"),
+    "sums": (tf.data.Dataset.range(300).map(lambda x: x + 1).batch(4), "input_map_before_batch"),
 }
 told, pipeline = {}, Pipeline(hooks, lambda: None, None)
-for number, (name, dataset) in enumerate(made.items()):
+for number, (name, (dataset, expected)) in enumerate(made.items()):
     dataset._tfmon_at = "", number
     if name in ("windows", "sums"):  # their maps are cheap, also on a busy machine
         input_causes.CHEAP_NS = input_waste.CHEAP_NS = 20_000_000
@@ -94,37 +64,130 @@ for number, (name, dataset) in enumerate(made.items()):
                 early = pipeline._early.get(dataset._tfmon_at, ())
                 seen = input_causes.causes_of(iterator, dataset, "auto", early)
                 break
-    told[name] = {one.cause: one.figures for one in seen}
+    told[name] = {cause.cause: cause.figures for cause in seen}
+    assert [*told[name]] == [expected] * bool(expected), (name, told[name])
 print(json.dumps(told))
 """
 
 
+@pytest.mark.slow
 def test_work_in_vain_is_found_with_what_its_change_gives_back():
-    told = json.loads(run_python("-c", WASTE).stdout.splitlines()[-1])
-    assert {name: [*one] for name, one in told.items()} == {
-        "skip": ["input_dropped"],
-        "skip first": ["input_no_cache"],
-        "take": ["input_no_cache"],
-        "filter": ["input_dropped"],
-        "filter by result": ["input_dropped"],
-        "filter first": ["input_no_cache"],
-        "shard": ["input_dropped"],
-        "again": ["input_no_cache"],
-        "random": [],
-        "kept": [],
-        "not kept": ["input_cache_discarded"],
-        "not kept, shuffled": ["input_cache_discarded"],
-        "kept, shuffled": [],
-        "windows": ["input_windows"],
-        "sums": ["input_map_before_batch"],
-    }
+    ran = run_python("-c", WASTE)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
     skip, filtered, by_result = (told[name]["input_dropped"] for name in ("skip", "filter", "filter by result"))
-    assert (
-        skip["wasted"] == 0.5 and filtered["wasted"] > 0.8 and filtered["can be moved"] and filtered["gain"] == 1.0
-    )
+    assert skip["wasted"] == 0.5 and filtered["wasted"] > 0.8
+    assert filtered["can be moved"] and filtered["gain"] == 1.0
     assert "gain" not in by_result, "this filter needs what the map makes"
     assert told["not kept"]["input_cache_discarded"]["gain"] == 0.5
     again = told["again"]["input_no_cache"]
     assert again["fits in memory"] and not again["shuffled before"] and 0 < again["gain"] < 0.6
     assert told["windows"]["input_windows"]["of_input"] == 1.0
     assert all(sum(figures["of_input"] for figures in one.values()) <= 1.0 for one in told.values())
+
+
+GRAPHS = """
+import json
+import keras, numpy as np, tensorflow as tf
+from tfmon.hooks import divided_data, graph_causes, padding, script_lines
+from tfmon.hooks.cause_reports import causes
+from tfmon.hooks.dataset_chain import stages_by_dataset, stages_of
+
+script_lines.patch_makers(keras)
+padding.patch(keras)
+layers = keras.layers
+images = tf.TensorSpec((8, 32, 32, 3))
+
+def parts(step, *given):
+    graph = tf.function(step).get_concrete_function(*given).graph
+    return {one.cause: [one.line, one.subject, round(one.share, 1), one.figures] for one in
+            graph_causes.parts_of(graph, 8)}
+
+def of(*inner, shape=(32, 32, 3)):
+    model = keras.Sequential([keras.Input(shape), *inner])
+    return lambda x: model(x, training=True)
+
+mixed = keras.mixed_precision.Policy("mixed_float16")
+metrics = [keras.metrics.Recall(thresholds=[0.1, 0.5, 0.9]) for _ in range(12)]
+for one in metrics:
+    one.update_state(tf.ones((8, 2)), tf.ones((8, 2)))
+
+def measures(x):
+    for one in metrics:
+        one.update_state(x, x)  # measured here
+
+def maps(x):
+    return tf.map_fn(lambda row: row * 2.0, x)  # mapped here
+
+told = {
+    "plain": parts(of(layers.Conv2D(2, 3)), images),
+    "augmented": parts(of(layers.RandomRotation(0.1), layers.Conv2D(2, 3)), images),
+    "mapped": parts(maps, tf.TensorSpec((None, 3))),
+    "ranges": parts(lambda x: tf.while_loop(lambda i, x: i < 9, lambda i, x: (i + 1, x * 2.0), (0, x)),
+                    tf.TensorSpec((8, 3))),
+    "unrolled": parts(of(layers.SimpleRNN(4, unroll=True), shape=(400, 2)), tf.TensorSpec((8, 400, 2))),
+    "in 16 bits": parts(of(layers.Dense(4, dtype=mixed), shape=(6,)), tf.TensorSpec((8, 6))),
+    "measured": parts(measures, tf.TensorSpec((8, 2))),
+}
+
+lengths = [*[20] * 31, 400] * 2
+def rows():
+    for length in lengths:
+        yield np.ones(length, "int64")
+
+def padding_in(dataset):
+    iterator = iter(dataset)
+    next(iterator)
+    stages = stages_by_dataset(dataset, stages_of(iterator))
+    return [[round(one.figures["of_step"], 1), one.line] for one in padding.padding_of(dataset, stages)]
+
+data = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([None], tf.int64))
+told["padded"] = padding_in(data.padded_batch(32))
+told["by length"] = padding_in(data.bucket_by_sequence_length(tf.size, [64], [32, 2]))
+arrays = [[5, 6, 7, 8] * (length // 4) for length in lengths]
+padded = keras.utils.pad_sequences(arrays)  # padded here
+told["arrays"] = padding_in(tf.data.Dataset.from_tensor_slices(padded).batch(8))
+told["classes"] = padding_in(tf.data.Dataset.from_tensor_slices(np.eye(40, dtype="int32")).batch(8))
+
+def divided(first, second):
+    causes.begin()
+    divided_data.read(first, trains=True)
+    divided_data.read(second, trains=False)
+    return [one.cause for one in causes.news(all_of_them=True)]
+
+numbers = tf.data.Dataset.range(90)
+anew, kept = numbers.shuffle(90), numbers.shuffle(90).cache()
+once = numbers.shuffle(90, reshuffle_each_iteration=False)
+told["divided"] = {
+    "anew": divided(anew.skip(30).batch(3), anew.take(30)),
+    "once": divided(once.skip(30), once.take(30)),
+    "kept": divided(kept.skip(30), kept.take(30)),
+    "first": divided((peeked := numbers.shuffle(90)).batch(3), peeked.take(1)),
+    "before": divided(numbers.skip(30).shuffle(60), numbers.take(30)),
+}
+print(json.dumps(told))
+"""
+
+
+def test_the_parts_of_a_step_are_found_with_their_lines(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(GRAPHS)
+    ran = run_python(script)
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    told = json.loads(ran.stdout.splitlines()[-1])
+
+    assert told["plain"] == told["ranges"] == {}
+    (place, _, share, _) = told["augmented"]["step_augmentation"]
+    assert "RandomRotation" in place and share >= 0.5
+    assert "# mapped here" in told["mapped"]["step_map_fn"][0]
+    place, layer, _, figures = told["unrolled"]["trace_unrolled"]
+    assert "unroll=True" in place and layer.startswith("simple_rnn") and figures["unrolled layer"]
+    assert told["in 16 bits"]["step_16_bits"][1] == "float16"
+    assert "# measured here" in told["measured"]["step_metrics"][0]
+
+    ((share, _),) = told["padded"]
+    assert share == 0.9
+    ((share, place),) = told["arrays"]
+    assert share == 0.9 and "# padded here" in place
+    assert told["by length"] == told["classes"] == []
+    assert told["divided"] == {"anew": ["validation_shared"], "once": [], "kept": [], "first": [], "before": []}

@@ -1,26 +1,28 @@
 """Keras scripts in a lane: tfmon's counts equal the script's, and keys change the training.
 
-The scripts in `shapes` follow Keras' own code examples. Several run one after the other in one process, because
-loading TensorFlow takes longer than most of them.
+Several scripts run one after the other in one process, because loading TensorFlow takes longer than most of them.
 """
 
+import json
 import os
 import re
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from support.processes import run_python, suspended
 from support.waiting import wait_for
 
+from tfmon.analysis.causes import causes_of
+from tfmon.analysis.run_account import account_of
+from tfmon.model import account as groups
 from tfmon.model import lane_events
 from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
 from tfmon.model.requests import TakeProfile
 from tfmon.model.script_events import Progressed
-
-from .conftest import SHAPES
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -118,18 +120,10 @@ model.fit(data, epochs=3, validation_data=held_out, callbacks=[Phases()], verbos
 phase("after the last step")
 """
 PHASES = (
-    "before the first step",
-    "between epochs",
-    "input",
-    "step",
-    "validation",
-    "callback",
-    "after the last step",
-)
+    "before the first step", "between epochs", "input", "step", "validation", "callback", "after the last step",
+)  # fmt: skip
 STOP_S = 1.5
 STEPS = 6
-SLOW_STEPS = 2 * 3 * 20
-"""Of py_dataset.py, each of which waits for Python to make its batch."""
 
 
 def trained(race) -> tuple[int, int]:
@@ -142,45 +136,45 @@ def trained(race) -> tuple[int, int]:
 
 
 def counted(race) -> tuple[int, int]:
-    """Return the examples and steps that tfmon counted."""
     windows = race.of(Window)
     assert all(window.step >= window.steps for window in windows)
     assert all(window.call_ns <= window.span_ns for window in windows)
     return sum(window.examples + window.sampled_examples for window in windows), race.lane.totals.steps
 
 
-def shapes(*names: str) -> list[str]:
-    return [str(SHAPES / f"{name}.py") for name in names]
+def scripts(*names: str) -> list[str]:
+    return [str(Path(__file__).parent / f"{name}.py") for name in names]
 
 
 @pytest.mark.pythons
 def test_fits_of_every_kind_of_data_are_counted_and_followed(watch, script):
-    race = watch(script(ALL_OF), *shapes("kinds_of_data", "text_classification", "image_classifier"))
+    race = watch(script(ALL_OF), *scripts("kinds_of_data", "public/transfer"))
     assert trained(race) == counted(race)
     lane = race.lane
     assert "steps" not in lane.script.not_measured
     versions = lane.process.versions
     assert 0 < lane.totals.losses.last < 5 and versions["tensorflow"] and versions["keras"]
-    assert race.of(Built)[-1].parameters == 3 * 3 * 3 * 8 + 8 + 15 * 15 * 8 * 3 + 3
+    assert race.of(Built)[-1].parameters == (3 * 3 * 8 * 8 + 8) + 2 * 8 + (8 + 1), "two layers stay frozen"
     files = [place.partition(":")[0] for place in lane.script.places]
-    assert list(dict.fromkeys(files)) == ["kinds_of_data.py", "text_classification.py", "image_classifier.py"]
+    assert list(dict.fromkeys(files)) == ["kinds_of_data.py", "transfer.py"]
     progress = lane.script.progress
-    assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (4, 4, 14, 14)
+    assert (progress.epoch, progress.epochs, progress.batch, progress.batches) == (12, 12, 8, 8)
     assert set(progress.metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert progress.validation_ns > 0
     assert {"validation", "evaluate", "predict"} <= {event.doing for event in race.of(Progressed)}
 
 
+TRUE = {"retrace_shape", "epoch_first", "epoch_callback", "epoch_validation", "iterator_freed"}
+"""Causes that are true of the scripts of `public`: a last batch is smaller, a callback predicts, a busy machine
+traces long. TensorFlow waits for its autotuner at random when it frees an iterator, in a plain run as well.
+"""
+
+
 @pytest.mark.slow
-def test_reported_steps_several_at_once_and_slow_input_are_counted(watch, script):
-    race = watch(script(ALL_OF), *shapes("gradient_tape", "several_outputs", "py_dataset"), batch_size=64)
+def test_scripts_in_the_manner_of_public_ones_are_counted_and_no_cause_is_told_that_is_not_theirs(watch, script):
+    race = watch(script(ALL_OF), *scripts("public/replay_buffer", "public/transfer"))
     assert trained(race) == counted(race)
-    assert race.lane.settings["batch_size"] == 64
-    assert race.lane.settings["learning_rate"] == pytest.approx(0.01)
-    assert "batch_size" in [knob.name for knob in race.session.snapshot().race.knobs]
-    slow = [window for window in race.of(Window) if window.step > race.lane.totals.steps - SLOW_STEPS]
-    # The batches are made meanwhile, so a busy machine's steps leave less to wait for.
-    assert any(window.input_ns > 0.4 * window.span_ns and window.call_ns < 0.6 * window.span_ns for window in slow)
+    assert {cause.id for cause in causes_of(race.lane)} <= TRUE
 
 
 @pytest.mark.slow
@@ -224,12 +218,9 @@ def test_keys_change_a_fit_profile_it_and_end_it_after_the_epoch(watch, script, 
 
     race.lanes.set_knob(race.name, "stop_after_epoch", True)
     race.until(lambda: race.lane.end.event is not None, "the end")
-    epochs, steps, rate = race.lane.end.event.output_tail[-1].split()
-    assert (race.lane.phase, race.lane.totals.steps, race.lane.script.progress.epoch) == (
-        DONE,
-        int(steps),
-        int(epochs),
-    )
+    lane = race.lane
+    epochs, steps, rate = lane.end.event.output_tail[-1].split()
+    assert (lane.phase, lane.totals.steps, lane.script.progress.epoch) == (DONE, int(steps), int(epochs))
     assert float(rate) == 0.125
 
 
@@ -259,3 +250,42 @@ def test_no_duration_has_a_time_in_it_in_which_the_lane_was_stopped(watch, scrip
     durations.pop("warm-up")
     assert max(durations.values()) < STOP_S * 1e9, durations
     assert lane.measurements.ran_ns + within * STOP_S * 1e9 <= lane.measurements.span_ns
+
+
+SLACK_S = 0.1
+SAMPLES_S, IN_STEPS_S = 0.4, 1.5
+"""Errors besides 5 % of times from samples: a busy machine delays them, and in steps there is one a second."""
+
+
+@pytest.mark.slow
+def test_the_parts_of_a_run_agree_with_the_clock_of_the_script(watch):
+    began_s = time.monotonic()
+    race = watch(*scripts("clocked"))
+    trained(race)
+    took_s = time.monotonic() - began_s
+    output = "\n".join(race.lane.end.event.output_tail)
+    own = json.loads(output.partition("own clock ")[2])
+    account = account_of(race.lane)
+    assert account.over
+    assert sum(row.seconds for row in account.rows) == pytest.approx(account.wall_s)
+    assert account.wall_s <= took_s + SLACK_S
+
+    def seconds(group: str, part: str = "", line: str = "") -> float:
+        rows = (row for row in account.rows if row.group == group and line in row.place)
+        return sum(row.seconds for row in rows if not part or row.part == part)
+
+    for name, group, part, line, slack_s in (
+        ("imports", groups.START, groups.IMPORTS, "", SAMPLES_S),
+        ("loading", groups.BEFORE, groups.LINE, "sleep", SAMPLES_S),
+        ("callback", groups.CALLBACKS, "Slow", "", SLACK_S),
+        ("between", groups.OUTSIDE, groups.LINE, "sleep", SAMPLES_S),
+        ("after", groups.AFTER, groups.LINE, "sleep", IN_STEPS_S),
+    ):
+        assert seconds(group, part, line) == pytest.approx(own[name], rel=0.05, abs=slack_s), name
+    steps_s = seconds(groups.STEPS, groups.CALL) + seconds(groups.STEPS, groups.INPUT)
+    # What else tfmon has seen in the steps is in them or between them by the clock of the script.
+    others_s = seconds(groups.STEPS) - steps_s + seconds(groups.OWN, "measuring")
+    assert steps_s == pytest.approx(own["own steps"] + own["steps of fit"], rel=0.05, abs=SLACK_S + others_s)
+    # The wait for a batch is longer than the work of the generator.
+    assert seconds(groups.BEFORE, groups.FIRST_BATCH) >= own["first batch"] - SLACK_S
+    assert seconds(groups.STEPS, groups.INPUT) >= 0.95 * own["input"] - SLACK_S

@@ -58,7 +58,6 @@ for _ in range(600):
 
 
 def end(race) -> str:
-    """Return the last line that a script printed."""
     race.until(lambda: race.lane.end.event is not None, "the end")
     return next((line for line in race.lane.end.event.output_tail if line.startswith("told")), "")
 
@@ -70,13 +69,7 @@ def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(wa
     assert end(plain) == "told False 1000 float32 0 0"
     assert {"xla", "mixed_precision"} <= plain.lane.settings.keys(), "what Keras chose is told"
     assert plain.lane.script.resolved["seed"] == "1", "so that losses of two lanes are comparable"
-    levers = {
-        "xla": True,
-        "steps_per_execution": 5,
-        "mixed_precision": "bfloat16",
-        "threads": 1,
-        "inter_threads": 2,
-    }
+    levers = dict(xla=True, steps_per_execution=5, mixed_precision="bfloat16", threads=1, inter_threads=2)
     asked = watch(path, **levers)
     assert end(asked) == "told True 200 bfloat16 1 2"
     assert asked.lane.phase == DONE and asked.lane.totals.steps == 1000
@@ -87,25 +80,11 @@ def test_levers_are_applied_to_any_script_and_without_them_nothing_is_changed(wa
 @pytest.mark.parametrize(
     ("text", "settings", "words"),
     [
-        pytest.param(
-            LOOP,
-            {"xla": True},
-            "xla was requested, and the script compiles no model of Keras before it trains",
-            id="no compile",
-        ),
-        pytest.param(
-            LOOP,
-            {"allocator": "cuda_malloc_async"},
-            "allocator is for a lane with a GPU",
-            id="no GPU",
-        ),
-        pytest.param(
-            OWN_THREADS + LOOP,
-            {"threads": 1},
-            "threads=1 is not in effect: the script sets it to 2 itself",
-            id="its own",
-        ),
+        (LOOP, {"xla": True}, "xla was requested, and the script compiles no model of Keras before it trains"),
+        (LOOP, {"allocator": "cuda_malloc_async"}, "allocator is for a lane with a GPU"),
+        (OWN_THREADS + LOOP, {"threads": 1}, "threads=1 is not in effect: the script sets it to 2 itself"),
     ],
+    ids=["no compile", "no GPU", "its own"],
 )
 def test_a_lever_that_is_not_in_effect_ends_the_lane_and_says_so(watch, script, text, settings, words):
     race = watch(script(text), **settings)
@@ -131,3 +110,25 @@ def test_each_lane_has_its_own_interpreter(script, tmp_path):
     assert ran == [str(tmp_path / "one"), str(tmp_path / "two")]
     refused = race("/bin/echo")
     assert refused.returncode and "is for a command that begins with a Python" in refused.stderr
+
+
+BATCHES, EPOCHS = 20, 2
+MIRRORED = f"""
+import numpy as np
+import tensorflow as tf
+names = [device.name for device in tf.config.list_logical_devices("CPU")]
+strategy = tf.distribute.MirroredStrategy(names)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.Input((8,)), tf.keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+x = np.zeros((32 * {BATCHES}, 8), "float32")
+model.fit(x, x[:, 0], batch_size=32, epochs={EPOCHS}, verbose=0)
+print("told", len(names))
+"""
+
+
+@pytest.mark.slow
+def test_a_strategy_of_a_script_trains_on_the_logical_devices_of_its_lane_and_is_counted(watch, script):
+    race, steps = watch(script(MIRRORED), device="2xcpu"), BATCHES * EPOCHS
+    assert end(race) == "told 2"
+    assert (race.lane.totals.steps, race.lane.totals.examples) == (steps, 32 * steps)

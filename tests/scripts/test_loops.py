@@ -33,7 +33,6 @@ def lines_of(script: str, *words: object) -> list[list]:
 
 @pytest.fixture(scope="module")
 def counted() -> dict[str, list[dict[str, object]]]:
-    """Run all shapes, one after the other."""
     return {name: [expected, counted] for name, expected, counted in lines_of("loop_shapes.py")}
 
 

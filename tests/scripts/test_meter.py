@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,15 +22,14 @@ from tfmon.trainer.step_clock import Sampler
 class FullPipe:
     """A reporter whose pipe has room only for what must arrive."""
 
+    lock = threading.RLock()
+    offer = staticmethod(lambda *_events, later=False: False)
+
     def __init__(self) -> None:
-        self.lock = threading.RLock()
         self.sent: list[Window] = []
 
     def send(self, event) -> None:
         self.sent.append(decode_event(encode_message(event), "cpu"))
-
-    def offer(self, event, *, later=False) -> bool:
-        return False
 
 
 def new_meter() -> Meter:
@@ -37,24 +37,11 @@ def new_meter() -> Meter:
     return Meter(LaneControl(pipe, {}, Sampler(), lambda: (None, None)), pipe)
 
 
-@pytest.fixture
-def meter() -> Meter:
+def test_a_step_in_no_window_has_no_time_in_the_next_one_which_is_sent_though_the_pipe_has_no_room():
     meter = new_meter()
     meter.warm = True
     meter.start_step()
     meter.end_step(steps=5, examples=160)
-    return meter
-
-
-def test_the_last_window_is_sent_though_the_pipe_has_no_room(meter):
-    meter.end_stretch()
-    assert meter.reporter.sent == []
-    meter.send_rest()
-    (window,) = meter.reporter.sent
-    assert (window.step, window.steps, window.examples) == (5, 5, 160)
-
-
-def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
     meter.control.discard_steps()
     meter.start_step()
     meter.end_step(examples=32)
@@ -62,6 +49,20 @@ def test_a_step_in_no_window_has_no_time_in_the_next_one(meter):
     meter.send_rest()
     (window,) = meter.reporter.sent
     assert (window.step, window.steps, window.examples) == (6, 1, 32)
+
+
+def test_a_wait_after_the_last_step_is_in_no_window():
+    """Such as for freeing the last iterator of `fit`: the window would have more input than time."""
+    meter = new_meter()
+    meter.warm = True
+    meter.start_step()
+    meter.end_step(examples=32, input_ns=5)
+    meter.waited(1_000_000_000)
+    meter.stop_clock()
+    meter.send_rest()
+    (window,) = meter.reporter.sent
+    assert (window.steps, window.examples, window.input_ns) == (1, 32, 5)
+    assert window.left_out_ns.keys() == {OUTSIDE}
 
 
 def test_steps_that_are_told_together_are_measured_as_one_by_one():
@@ -91,17 +92,16 @@ def test_one_long_step_that_traced_nothing_is_warm_up_enough(took_s, traced, war
     meter.start_step(began_ns)
     meter.end_step(ended_ns=began_ns + round(took_s * 1e9))
     meter.clock.traced_steps = traced
-    became_ready = []
-    meter.ready = lambda: became_ready.append(True)
+    meter.ready = Mock()
     meter.end_stretch()
-    assert bool(became_ready) == warm
+    assert meter.ready.called == warm
 
 
 class Time:
     """The machine's clock, and the windows that a meter sends."""
 
     def __init__(self, monkeypatch) -> None:
-        self.now_ns, self.measured = 1_000_000_000, Measurements()
+        self.now_ns, self.measured, self.windows = 1_000_000_000, Measurements(), []
         monkeypatch.setattr(lane_clock, "time", self)
         self.meter = new_meter()
         self.meter.warm = self.meter.samples_steps = True
@@ -113,6 +113,7 @@ class Time:
 
     def take(self, event, *_events, later=False) -> bool:
         self.measured.add(event)
+        self.windows.append(event)
         return True
 
     def passes(self, seconds: float) -> None:
@@ -153,9 +154,8 @@ class Started:
 
 
 def test_steps_that_are_only_started_have_the_time_that_the_device_takes(clock):
-    meter, windows = clock.meter, []
+    meter, windows = clock.meter, clock.windows
     meter.samples_steps = False
-    meter.reporter.offer = lambda *events, later=False: windows.append(events[0]) or True
     loss = Started(clock, 0.02)
     meter.start_step()
     while len(windows) < 4:
@@ -258,11 +258,9 @@ def test_an_iterator_that_is_freed_after_the_end_of_a_step_is_no_wait_of_it(cloc
 
 def test_a_wait_in_a_graph_is_never_longer_than_the_call_that_contains_it(clock):
     """The clock of a graph goes on when the lane's stands still."""
-    waited_ns, windows = 0, []
+    waited_ns = 0
     clock.meter.samples_steps = False
     clock.meter.feed = SimpleNamespace(totals=lambda: (waited_ns, 0), waits_ns=lambda: waited_ns)
-    clock.meter.reporter.offer = lambda *events, later=False: windows.append(events[0]) or True
-    clock.meter.reporter.send = windows.append
     clock.step()
     clock.meter.start_step()
     waited_ns += 7_000_000
@@ -270,7 +268,7 @@ def test_a_wait_in_a_graph_is_never_longer_than_the_call_that_contains_it(clock)
     clock.meter.end_step(examples=32)
     clock.meter.end_stretch()
     clock.meter.send_rest()
-    last = windows[-1]
+    last = clock.windows[-1]
     assert (last.input_ns, last.call_ns, last.span_ns, last.implausible()) == (1_000_000, 0, 1_000_000, "")
 
 

@@ -12,7 +12,6 @@ from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.process
 
-ROOT = Path(__file__).parents[2]
 TRAINS = """
 import os, time
 from tfmon import report
@@ -22,7 +21,6 @@ while True:
     time.sleep(0.002)
     report.step(examples=4)
 """
-MORE = "for _ in range(300):\n    time.sleep(0.002)\n    report.step(examples=4)\n"
 LOADS = 'import os, time\nopen("pid-1", "w").write(str(os.getpid()))\ntime.sleep(600)\n'
 SAVES = f"""
 try:
@@ -39,35 +37,32 @@ RESISTS = (
 
 
 @pytest.fixture
-def watched(
-    tmp_path, monkeypatch
-) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], list[psutil.Process]]]]:
+def watched(tmp_path, monkeypatch) -> Iterator[Callable]:
     """Start tfmon with a script; return it and the processes below it, once the script says that it is there."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setenv("TFMON_GRACE", "2")
-    started: list[subprocess.Popen[bytes]] = []
-    below: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
 
-    def start(text: str, *words: str, lanes: int = 1) -> tuple[subprocess.Popen[bytes], list[psutil.Process]]:
+    def start(text: str, *words: str, lanes: int = 1) -> tuple[psutil.Popen, list[psutil.Process]]:
         (tmp_path / "train.py").write_text(text)
         command = [sys.executable, "-m", "tfmon", *words]
-        monitor = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started.append(monitor)
+        monitor = psutil.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        processes.append(monitor)
 
-        def written() -> int:
-            return sum(1 for file in tmp_path.glob("pid-*") if file.read_text())
+        def pids() -> list[int]:
+            return [int(text) for file in tmp_path.glob("pid-*") if (text := file.read_text())]
 
-        wait_for(lambda: written() == lanes, what="the script runs")
-        below.extend(psutil.Process(monitor.pid).children(recursive=True))
-        assert {int(file.read_text()) for file in tmp_path.glob("pid-*")} <= {process.pid for process in below}
+        wait_for(lambda: len(pids()) == lanes, what="the script runs")
+        below = monitor.children(recursive=True)
+        processes.extend(below)
+        assert set(pids()) <= {process.pid for process in below}
         return monitor, below
 
     yield start
-    for process in below:
+    for process in processes:
         if not gone(process):
             process.kill()
-    for monitor in started:
-        monitor.kill()
+    for monitor in processes[:1]:
         monitor.wait()
 
 
@@ -76,25 +71,18 @@ SHELL = ("sh", "-c", f"{sys.executable} train.py; {sys.executable} train.py; sle
 PYTHON = (sys.executable, "train.py")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        pytest.param(TRAINS, SHELL, id="below a shell", marks=pytest.mark.slow),
-        pytest.param(LOADS, PYTHON, id="loading", marks=pytest.mark.slow),
-        pytest.param(RESISTS + TRAINS, SHELL, id="ignoring signals below a shell"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "words"), [(TRAINS, SHELL), (LOADS, PYTHON)], ids=["below a shell", "loading"])
 def test_a_script_ends_with_its_monitor(watched, text, words):
     monitor, below = watched(text, *WATCH, *words)
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), what="nothing is left")
 
 
-def test_suspended_lanes_end_too(watched):
+def test_lanes_that_ignore_signals_below_a_shell_end_too_and_suspended_ones(watched):
     lanes = ("--lane", "cpu", "--lane", "cpu", "--mode", "turns", "--slice", "30")
-    monitor, below = watched(
-        TRAINS, "race", *lanes, "--in-place", "--headless", "--no-record", "--", *PYTHON, lanes=2
-    )
+    words = ("race", *lanes, "--in-place", "--headless", "--no-record", "--", *SHELL)
+    monitor, below = watched(RESISTS + TRAINS, *words, lanes=2)
     wait_for(lambda: any(process.status() == psutil.STATUS_STOPPED for process in below), what="one is suspended")
     monitor.kill()
     wait_for(lambda: all(map(gone, below)), what="nothing is left")
@@ -110,7 +98,7 @@ def test_it_has_time_to_save_and_to_print_as_at_a_ctrl_c(watched, tmp_path, monk
 
 @pytest.mark.slow
 def test_no_guard_is_left_when_the_script_ends_by_itself(watched, tmp_path):
-    text = TRAINS.replace("while True:", "while not os.path.exists('enough'):") + MORE
+    text = TRAINS.replace("while True:", "while not os.path.exists('enough'):")
     monitor, below = watched(text, *WATCH, *PYTHON)
     assert len(below) == 2, "the script and its guard"
     (tmp_path / "enough").touch()

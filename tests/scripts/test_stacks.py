@@ -18,27 +18,6 @@ from tfmon.hooks.stacks import StackSampler, what_runs
 pytestmark = pytest.mark.process
 
 
-class Thing:
-    """Something that a script frees."""
-
-
-@pytest.fixture
-def sampler():
-    sampler = StackSampler()
-    sampler.start()
-    yield sampler
-    threads = _thread._count()
-    sampler.stop()
-    wait_for(lambda: _thread._count() < threads, what="the end of the thread")
-
-
-def test_the_line_that_runs_is_seen(sampler):
-    seen = []
-    wait_for(lambda: seen.extend(sampler.take()) or len(seen) >= 2, what="samples")
-    assert all(file.endswith(("test_stacks.py", "waiting.py")) for _, _, _, file, _ in seen)
-    assert all(until > since for since, until, *_ in seen)
-
-
 def test_a_file_that_autograph_generates_has_the_line_that_calls_it():
     generated = {"frame": sys._getframe}
     exec(compile("def call():\n    return frame()", "/tmp/__autograph_generated_file1.py", "exec"), generated)
@@ -64,28 +43,20 @@ def test_the_line_of_the_script_is_neither_keras_nor_what_wraps_it(files):
         assert thread.submit(call).result() == "train.py:2"
 
 
-def test_what_a_function_holds_is_freed_when_it_returns(sampler):
-    def hold() -> weakref.ref[Thing]:
-        thing = Thing()
+def test_what_a_function_holds_is_freed_when_it_returns():
+    sampler = StackSampler()
+    sampler.start()
+
+    def hold() -> weakref.ref[set[int]]:
+        thing = {1}
         wait_for(lambda: bool(sampler.take()), what="a sample of this frame")
         time.sleep(0.05)  # another one
         return weakref.ref(thing)
 
     assert hold()() is None
-
-
-def test_an_error_ends_the_thread_silently(monkeypatch):
-    errors = []
-    monkeypatch.setattr("sys.unraisablehook", errors.append)
-    sampler, threads = StackSampler(), _thread._count()
-
-    def fail() -> int:
-        raise RuntimeError("injected")
-
-    sampler.now_ns = fail
-    sampler.start()
-    wait_for(lambda: _thread._count() <= threads, what="the end of the thread")
-    assert errors == []
+    threads = _thread._count()
+    sampler.stop()
+    wait_for(lambda: _thread._count() < threads, what="the end of the thread")
 
 
 @pytest.mark.timeout(20)

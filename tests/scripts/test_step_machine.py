@@ -1,5 +1,7 @@
 """Each cell of the table of states and events in the docstring of the step machine."""
 
+import itertools
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -13,28 +15,18 @@ PULL, OTHER, END, GRADIENT, UPDATE, LEAVE = "own pull", "other pull", "end of da
 EVENTS = (PULL, OTHER, END, GRADIENT, UPDATE, LEAVE)
 
 
-def rows_of_table() -> dict[str, list[str]]:
-    """Return the cells of the table in the docstring, by state."""
-    lines = [line for line in str(step_machine.__doc__).splitlines() if " | " in line]
-    assert tuple(part.strip() for part in lines[0].split("|"))[1:] == EVENTS
-    rows = [[part.strip() for part in line.split("|")] for line in lines[1:]]
-    return {state: cells for state, *cells in rows}
-
-
-TABLE = rows_of_table()
+LINES = [line for line in str(step_machine.__doc__).splitlines() if " | " in line]
+(_, *HEADINGS), *ROWS = [[part.strip() for part in line.split("|")] for line in LINES]
+assert tuple(HEADINGS) == EVENTS
+TABLE = {state: cells for state, *cells in ROWS}
 
 
 class Lane:
-    """Counts the steps that are reported to it."""
-
     def __init__(self) -> None:
         self.steps = 0
         self.meter = self.control = self.clock = self
         self.waiting = ()
         self.traces = None
-
-    def alike_until(self) -> int:
-        return 0
 
     def end_step(self, *, steps, **_more) -> None:
         self.steps += steps
@@ -56,7 +48,7 @@ class Loop:
         self.machine.report.of_keras = ("not eager",)  # the cause of eager steps is measured with TensorFlow
         self.own, self.other = Batches(), Batches()
         self.optimizers = [Updater((), f"optimizer {number}") for number in range(optimizers)]
-        self.turn = 0
+        self.turns = itertools.cycle(self.optimizers)
 
     def pull(self, iterator: Batches) -> None:
         source = self.machine.pull_begins(iterator)
@@ -71,8 +63,7 @@ class Loop:
         elif event == GRADIENT:
             machine.gradient((32,))
         elif event == UPDATE:
-            updater = self.optimizers[self.turn % len(self.optimizers)]
-            self.turn += 1
+            updater = next(self.turns)
             assert machine.update_begins(updater)
             machine.update_ends(updater, None)
         else:
@@ -93,8 +84,7 @@ def loop_in(state: str) -> Loop:
     for _ in range(3 if state == PART else 1):
         for event in (PULL, *(GRADIENT, UPDATE) * len(loop.optimizers)):
             loop.happens(event)
-    leads_there = {OUTSIDE: [OTHER], READING: [PULL], PART: [PULL, GRADIENT, UPDATE], UPDATED: []}
-    for event in leads_there[state]:
+    for event in {OUTSIDE: [OTHER], READING: [PULL], PART: [PULL, GRADIENT, UPDATE], UPDATED: []}[state]:
         loop.happens(event)
     assert loop.state == state
     return loop
@@ -108,3 +98,17 @@ def test_a_state_and_an_event_lead_to_what_the_table_says(state, event):
     loop.happens(event)
     ended = loop.lane.steps - before
     assert loop.state + " !" * ended == TABLE[state][EVENTS.index(event)]
+
+
+@pytest.mark.parametrize("event", [PULL, OTHER, GRADIENT])
+def test_a_loop_that_trains_no_more_takes_no_memory_in_the_script(event):
+    loop = loop_in(UPDATED)
+    loop.happens(event)
+    tracemalloc.start()
+    try:
+        for _ in range(2_000):
+            loop.happens(event)
+        kept_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept_bytes < 4_000, "2 bytes for a batch or gradient"

@@ -1,19 +1,15 @@
 """Races of scripts that write, restore, remove and listen: not one byte of the user's folder changes."""
 
-import contextlib
 import json
 import re
-import signal
 import socket
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
-from support.processes import gone
+from support.slow import slow_except
 from support.sshd import free_port, needs_sshd
-from support.views import LANES, REFUSED, Runner, content, mounts
-from support.waiting import wait_for
+from support.views import LANES, REFUSED
 
 from tfmon.model.folder_views import COPY, OVERLAY
 
@@ -52,14 +48,10 @@ with open("log.csv", "a") as log:
 """
 
 
-def kind_of(result: dict) -> str:
-    return result["views"]["here"]["kind"]
-
-
 def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, open_path):
     expected = COPY if REFUSED in request.node.name else OVERLAY
     result = run.race(RESTORES, "--no-record")
-    assert kind_of(result) == expected, result["stderr"]
+    assert result["views"]["here"]["kind"] == expected, result["stderr"]
     assert ("(no view: unshare: no more namespaces may be made; " in result["stderr"]) == (expected == COPY)
     assert {lane["steps"] for lane in result["lanes"]} == {450}
     assert not list(run.store.glob("*.files*")), "of a race that is not recorded nothing is kept"
@@ -77,43 +69,29 @@ def test_scripts_that_write_the_same_files_race_to_a_verdict(run, request, open_
     assert not (open_path / "A" / "log.csv").exists(), "only what a lane wrote"
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param("A", marks=pytest.mark.slow), "B/written/backup/epoch.txt",
-     pytest.param("A/written/log.csv", marks=pytest.mark.slow)],
-)  # fmt: skip
-def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, open_path, moment):
-    run, before_mounts = Runner(folder, open_path / "recordings"), len(mounts(open_path))
+MOMENTS = ("A", "B/written/backup/epoch.txt", "A/written/log.csv")
+
+
+@pytest.mark.parametrize("moment", slow_except(MOMENTS[1], MOMENTS))
+def test_after_a_kill_of_everything_the_folder_is_untouched_and_nothing_is_mounted(folder, runner, moment):
     (folder / "train.py").write_text(RESTORES)
-    before = content(folder)
-    started = run.start("race", *LANES, "--headless", "--", sys.executable, "train.py")
-    wait_for(lambda: list(run.store.glob(f"*.files/{moment}")), what=moment)
-    monitor = psutil.Process(started.pid)
-    killed = [*monitor.children(recursive=True), monitor]
-    for process in killed:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGKILL)
-    wait_for(lambda: all(gone(process.pid) for process in killed), what="all are gone")
-    started.communicate()
-    wait_for(lambda: len(mounts(open_path)) <= before_mounts, what="no mount is left")
-    assert content(folder) == before
-    (run.store / "leftover.files.part" / "A" / "work").mkdir(parents=True)
-    for recording in run.store.glob("*.jsonl"):
-        listed = run("runs", "--files", recording.name.removesuffix(".jsonl"))
+    words = ("race", *LANES, "--headless", "--", sys.executable, "train.py")
+    runner.kill(*words, at=f"*.files/{moment}", lanes=True)
+    (runner.store / "leftover.files.part" / "A" / "work").mkdir(parents=True)
+    for recording in runner.store.glob("*.jsonl"):
+        listed = runner("runs", "--files", recording.name.removesuffix(".jsonl"))
         assert listed.returncode == 0, listed.stderr
-    result = run.race(RESTORES, "--seconds", "1")
-    assert kind_of(result) == OVERLAY
-    assert not list(run.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
-    assert not list(run.store.glob("*.files/ports")), "the ports of a killed race, too"
+    result = runner.race(RESTORES, "--seconds", "1")
+    assert result["views"]["here"]["kind"] == OVERLAY
+    assert not list(runner.store.glob("*.files.part")), "what nobody wants of a killed race is gone with the next"
+    assert not list(runner.store.glob("*.files/ports")), "the ports of a killed race, too"
 
 
 @pytest.mark.slow
 @needs_sshd
-def test_lanes_of_a_host_have_views_there(folder, open_path, sshd, monkeypatch):
+def test_lanes_of_a_host_have_views_there(runner, sshd, monkeypatch):
     monkeypatch.setenv("PATH", sshd.put_client(), prepend=":")
-    result = Runner(folder, open_path / "recordings").race(
-        REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2"
-    )
+    result = runner.race(REMOVES, "--lane", "gpu2/cpu", "--lane", "gpu2/cpu", "--slice", "0.2")
     assert result["views"]["gpu2"]["kind"] == OVERLAY
     view = result["views"]["gpu2"]
     assert {lane: files >= 5 for lane, (files, _) in view["written"].items()} == {"A": True, "B": True}
@@ -140,11 +118,11 @@ for epoch in range(3):
 
 
 @pytest.mark.parametrize("what", ["port", "folder"])
-def test_lanes_in_place_that_collide_say_with_what(folder, open_path, what):
-    run, port, log = Runner(folder, open_path / "recordings"), free_port(), open_path / "shared.log"
+def test_lanes_in_place_that_collide_say_with_what(folder, runner, open_path, what):
+    port, log = free_port(), open_path / "shared.log"
     (folder / "train.py").write_text(USES)
     words = ("--in-place", "--no-record", "--json", "--", sys.executable, "train.py", what, str(port), str(log))
-    done = run("race", *LANES, *words)
+    done = runner("race", *LANES, *words)
     result = json.loads(done.stdout)
     assert result["views"]["here"]["kind"] == "in place"
     told = {one["name"]: one["text"] for one in result["collisions"]}
@@ -194,13 +172,12 @@ train(300)
 """
 
 
-def test_lanes_that_listen_on_one_port_have_each_its_own(folder, open_path):
-    run = Runner(folder, open_path / "recordings")
+def test_lanes_that_listen_on_one_port_have_each_its_own(runner):
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         port, taken = free_port() - 4, foreign.getsockname()[1]
-        result = run.race(LISTENS, script=(str(port), str(taken)))
+        result = runner.race(LISTENS, script=(str(port), str(taken)))
     assert {lane["state"] for lane in result["lanes"]} == {"finished"}, result["lanes"]
     told = {one["name"]: one["text"] for one in result["collisions"]}
     for name in (f"port {port + number}" for number in range(4)):
         assert re.fullmatch(rf"{name} is .+'s; cpu #\d has \d+ instead", told[name])
-    assert not list(run.store.glob("*.files/ports"))
+    assert not list(runner.store.glob("*.files/ports"))

@@ -1,4 +1,4 @@
-"""An experiment leaves a lane alone that has ended, simulated."""
+"""An experiment leaves a lane alone that has ended, and what cannot be measured is refused; simulated."""
 
 import pytest
 from support.tunings import tried as attempt_of
@@ -6,9 +6,10 @@ from support.tunings import tuning
 from support.ui import Demo
 
 from tfmon.model.events import EndRequested, LaneStarted
-from tfmon.model.lane_state import READY, TRACING
+from tfmon.model.lane_events import READY, TRACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.series import KEPT
+from tfmon.model.spec import LaneSpec
 from tfmon.series import lanes as lanes_module
 from tfmon.series.engine import RefusedError, StoppedError
 from tfmon.series.series_control import ExperimentControl
@@ -30,6 +31,32 @@ def test_a_kept_change_is_not_taken_back_from_a_lane_that_has_ended(ended):
     with pytest.raises(ExperimentError, match="has ended, and its result stays"):
         control.undo()
     assert demo.controls.calls == []
+
+
+DEVICES = [LaneSpec("cpu"), LaneSpec("gpu:0")]
+
+
+@pytest.mark.parametrize(
+    ("specs", "knob", "why"),
+    [
+        (DEVICES, "graph", "a knob that is a number"),
+        (DEVICES, "hue", "no knob 'hue'"),
+        (DEVICES[:1], "batch_size", "this race has fewer"),
+        ([LaneSpec("cpu", {"batch_size": size}) for size in (8, 16)], "batch_size", "choose another knob"),
+    ],
+)
+def test_a_crossover_needs_a_numeric_knob_that_does_not_tell_its_two_lanes_apart(specs, knob, why):
+    demo = Demo(specs, mode="turns").go()
+    with pytest.raises(ExperimentError, match=why):
+        ExperimentControl(demo.session, demo.controls).start_crossover(knob)
+
+
+def test_a_lane_that_is_not_there_or_has_ended_is_not_tuned():
+    demo = Demo(mode="turns").go()
+    demo.enter("cpu", "done")
+    for lane, why in (("tpu", "no lane tpu"), ("cpu", "does not train any more")):
+        with pytest.raises(ExperimentError, match=why):
+            ExperimentControl(demo.session, demo.controls).start_tuning(lane, everything=False)
 
 
 @pytest.mark.parametrize(("command", "error"), [("python train.py", StoppedError), ("", RefusedError)])

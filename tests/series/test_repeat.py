@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 from support.events import SECOND
 from support.processes import gone
-from support.verdicts import ended, lane, noisy
+from support.verdicts import ended, lane, noisy, with_slices
 from support.waiting import wait_for
 
 from tfmon.model.events import LaneStarted
-from tfmon.model.lane_state import DONE, PAUSED, RACING
+from tfmon.model.lane_events import PAUSED, RACING
+from tfmon.model.lane_state import DONE, Heartbeat
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.series import repeat
@@ -20,19 +21,12 @@ def raced(rounds: int, scatter: float = 0.002, *, since: int = 0, **race) -> Sna
     """Return a race after rounds of two seconds; the present processes began after `since` rounds."""
     lanes = [lane(name, noisy(100, rounds, scatter, seed=at)) for at, name in enumerate(("cpu", "gpu:0"))]
     snapshot = ended(*lanes, **{"fresh": True, **race})
-    racing = tuple(
-        replace(
-            one,
-            phase=RACING,
-            process=replace(one.process, number=2 if since else 1),
-            measurements=replace(
-                one.measurements,
-                slices=tuple(replace(each, process=1 + (0 < since < each.round)) for each in one.slices),
-            ),
-        )
-        for one in snapshot.lanes
-    )
-    return replace(snapshot, at_ns=2 * rounds * SECOND, lanes=racing)
+    racing = []
+    for one in snapshot.lanes:
+        renewed = with_slices(one, lambda part: replace(part, process=1 + (0 < since < part.round)))
+        process = replace(one.process, number=2 if since else 1)
+        racing.append(replace(renewed, phase=RACING, process=process))
+    return replace(snapshot, at_ns=2 * rounds * SECOND, lanes=tuple(racing))
 
 
 def test_a_start_is_due_after_its_time_and_the_next_one_after_its_own():
@@ -59,11 +53,7 @@ def test_none_comes_while_the_rounds_leave_more_open_than_processes_differ_by():
         lambda known: replace(known, lanes=(known.lanes[0], replace(known.lanes[1], phase=PAUSED))),
         lambda known: replace(known, lanes=known.lanes[:1]),
         lambda known: replace(
-            known,
-            lanes=(
-                known.lanes[0],
-                replace(known.lanes[1], heartbeat=replace(known.lanes[1].heartbeat, stalled_since_ns=1)),
-            ),
+            known, lanes=(known.lanes[0], replace(known.lanes[1], heartbeat=Heartbeat(stalled_since_ns=1)))
         ),
     ],
     ids=["all at once", "an experiment", "paused", "one lane", "a lane hangs"],
@@ -92,23 +82,24 @@ def begin(group, monkeypatch):
     return start
 
 
-def processes_of(group, name: str) -> list[int]:
-    """Return which processes ran the slices of a lane, in their order."""
-    return list(dict.fromkeys(part.process for part in group.lane(name).slices))
-
-
 @pytest.mark.process
 def test_new_processes_take_over_all_lanes_and_the_measurement_goes_on(begin):
-    group = begin()
-    wait_for(
-        lambda: all(processes_of(group, name)[:2] == [1, 2] for name in group.pids_of), what="the second start"
-    )
+    group = begin(steps=50_000)
+
+    def renewed(name: str) -> bool:
+        processes = dict.fromkeys(part.process for part in group.lane(name).slices)
+        return [*processes][:2] == [1, 2]
+
+    wait_for(lambda: all(map(renewed, group.pids_of)), what="the second start")
     wait_for(lambda: all(gone(pids[0]) for pids in group.pids_of.values()), what="the old ones are gone")
     pairs = zip(group.lane("cpu").slices, group.lane("gpu:0").slices, strict=False)
     assert all((first.round, first.process) == (second.round, second.process) for first, second in pairs)
     first = [part for part in group.lane("cpu").slices if part.process == 1]
     assert len(first) >= LEAST_ROUNDS
     assert not group.all_over
+    assigned = [line for line in group.requests("cpu") if line.startswith("Assign")]
+    steps_left = ["steps=50000" in line for line in assigned[:2]]
+    assert steps_left == [True, False], "steps that are measured already are not requested again"
 
 
 @pytest.mark.process
@@ -128,15 +119,3 @@ def test_the_end_of_the_race_comes_during_a_start(begin):
     assert during == [False], "the race is not over though no process runs"
     assert [group.lane(name).phase for name in ("cpu", "gpu:0")] == [DONE, DONE]
     assert not group.pids()
-
-
-@pytest.mark.process
-def test_steps_that_are_measured_already_are_not_asked_for_again(begin):
-    group = begin(steps=50_000)
-
-    def assigned() -> list[str]:
-        return [line for line in group.requests("cpu") if line.startswith("Assign")]
-
-    wait_for(lambda: len(assigned()) >= 2, what="a new process has its plan")
-    first, second, *_ = assigned()
-    assert "steps=50000" in first and "steps=50000" not in second

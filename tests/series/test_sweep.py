@@ -11,7 +11,7 @@ from tfmon.analysis.sweep_ranking import BASELINE, BEATEN, FAILED, LIMIT, MEASUR
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event, SeriesAdvanced
 from tfmon.model.race import Machine
-from tfmon.model.series import PairMeasured, after
+from tfmon.model.series import PairMeasured, state_after
 from tfmon.model.session import Session
 from tfmon.reports.series_report import to_text
 from tfmon.series.sweep import Sweep
@@ -24,10 +24,6 @@ def swept(state, *stations, write=lambda event: None):
     sweep.start()
     assert ended(sweep)
     return sweep.ranking
-
-
-def settings_of(row):
-    return row.attempt.settings
 
 
 def test_one_that_is_told_of_the_steps_alone_knows_the_same():
@@ -44,10 +40,10 @@ def test_one_that_is_told_of_the_steps_alone_knows_the_same():
 def test_the_best_of_a_known_formula_is_found_and_so_is_the_ranking():
     found = swept(planned(everything=True, until_ci=0.02))
     best = found.best("cpu")
-    assert settings_of(best) == {"batch_size": 64, "mixed_precision": "bfloat16"}
+    assert best.attempt.settings == {"batch_size": 64, "mixed_precision": "bfloat16"}
     assert best.ratio.low < 1.6 * 1.15 < best.ratio.high and best.outcome == MEASURED
-    wanted = sorted((settings_of(row) for row in found.rows), key=speed_of, reverse=True)
-    assert [settings_of(row) for row in found.ranked] == wanted
+    wanted = sorted((row.attempt.settings for row in found.rows), key=speed_of, reverse=True)
+    assert [row.attempt.settings for row in found.ranked] == wanted
     assert [row.outcome for row in found.rows].count(BASELINE) == 1
     assert "batch_size=64 mixed_precision=bfloat16" in answer(found)[0]
     assert "it trains differently (other batch size and mixed precision)" in answer(found)[0]
@@ -69,27 +65,12 @@ def test_each_is_raced_for_so_long_at_most(monkeypatch):
     assert any(row.outcome == LIMIT for row in found.rows)
 
 
-def test_a_visit_that_is_interrupted_keeps_the_figures_of_what_it_measured():
-    known = []
-    sweep = Sweep(planned(until_ci=1e-9), [SimulatedStation(pause_s=0.002)], known.append)
-    sweep.start()
-    wait_for(lambda: sum(isinstance(one, PairMeasured) for one in known) > 2, what="some pairs")
-    sweep.stop()
-    assert ended(sweep)
-    (measured,) = [row.attempt for row in sweep.ranking.rows if row.attempt.pairs]
-    assert (measured.figures.place, measured.figures.examples_per_s > 0) == ("cpu", True)
-
-
 def test_what_the_scenario_refuses_has_the_reason_and_is_not_tried():
-    station = SimulatedStation(
-        dies=lambda own, visit: "scenario: no such layout" if own["batch_size"] == 16 else ""
-    )
+    refused = "scenario: no such layout"
+    station = SimulatedStation(dies=lambda own, visit: refused if own["batch_size"] == 16 else "")
     found = swept(planned({"batch_size": (16, 64, 4_096)}), station)
-    assert [(row.outcome, row.reason) for row in found.rows] == [
-        (REFUSED, "no such layout"),
-        (MEASURED, ""),
-        (REFUSED, "too large"),
-    ]
+    outcomes = [(row.outcome, row.reason) for row in found.rows]
+    assert outcomes == [(REFUSED, "no such layout"), (MEASURED, ""), (REFUSED, "too large")]
     assert station.visited.count({"batch_size": 16}) == 1 and {"batch_size": 4_096} not in station.visited
 
 
@@ -124,11 +105,8 @@ def test_places_of_one_machine_take_turns_and_those_of_others_work_meanwhile():
 
 
 def test_each_kind_of_device_has_its_own_ranking():
-    def on_gpu(own):
-        return 100.0 * int(own["batch_size"])
-
     cpu = SimulatedStation("cpu", machine="one")
-    gpu = SimulatedStation("gpu:0", "gpu", "one", speed=on_gpu)
+    gpu = SimulatedStation("gpu:0", "gpu", "one", speed=lambda own: 100.0 * int(own["batch_size"]))
     found = swept(planned(kinds=("cpu", "gpu")), cpu, gpu)
     assert found.best("cpu").attempt.settings["batch_size"] == 64
     assert found.best("gpu").attempt.settings["batch_size"] == 128
@@ -155,9 +133,8 @@ def test_a_baseline_that_fails_is_not_blamed_on_the_combinations():
 
 
 def test_a_combination_that_leaves_the_baseline_no_memory_fails_and_the_place_stays():
-    greedy = SimulatedStation(
-        dies=lambda own, visit: "out_of_memory: no memory left" if own["batch_size"] == 128 else "", dying=BASE
-    )
+    reason = "out_of_memory: no memory left"
+    greedy = SimulatedStation(dies=lambda own, visit: reason if own["batch_size"] == 128 else "", dying=BASE)
     found = swept(planned({"batch_size": (16, 64, 128)}, everything=True), greedy)
     assert [row.outcome for row in found.rows] == [MEASURED, MEASURED, FAILED]
     assert found.rows[2].reason == "the baseline: no memory left, beside this combination"
@@ -190,7 +167,7 @@ def test_a_lane_that_hangs_while_the_other_trains_on_does_not_hang_the_sweep(mon
 
 def test_rounds_without_a_pair_come_to_an_end(monkeypatch):
     monkeypatch.setattr("tfmon.series.engine.PATIENCE_S", 0.7)
-    station = SimulatedStation(speed=lambda own: 0.0 if own["batch_size"] == 16 else 1_000.0, pause_s=0.001)
+    station = SimulatedStation(speed=lambda own: 0.0 if own["batch_size"] == 16 else 1_000.0, pause_s=0.003)
     found = swept(planned({"batch_size": (16, 64)}), station)
     assert (found.rows[0].outcome, found.rows[0].reason) == (FAILED, "nothing was measured for 1 s")
     assert found.rows[1].outcome == MEASURED
@@ -205,8 +182,10 @@ def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
     sweep.stop("interrupted by SIGINT")
     assert ended(sweep)
     assert sweep.ranking.state.ended == "interrupted by SIGINT"
+    latest = next(event.number for event in reversed(events) if isinstance(event, PairMeasured))
+    assert sweep.state.attempts[latest].figures.examples_per_s > 0, "an interrupted visit has figures"
     for event in events:
-        state = after(state, event)
+        state = state_after(state, event)
     assert state.attempts == sweep.ranking.state.attempts
     before = [attempt.pairs for attempt in state.attempts]
     station = SimulatedStation()
@@ -228,5 +207,4 @@ def test_a_knob_that_the_lane_does_not_have_is_refused():
 
 def test_equal_combinations_are_not_told_apart():
     found = swept(planned(everything=True), SimulatedStation(speed=lambda own: 1_000.0))
-    best = found.best("cpu")
-    assert len(found.rivals(best)) == 7
+    assert len(found.rivals(found.best("cpu"))) == 7

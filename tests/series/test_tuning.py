@@ -6,7 +6,7 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.analysis.tuning_trials import answer_text, best_of, news
-from tfmon.model.lane_state import PAUSED, RACING
+from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE
@@ -16,7 +16,6 @@ from .conftest import ended
 
 pytestmark = pytest.mark.process
 
-WAITING = {"WAITS": "0.8", "EXAMPLES": "1000000000"}
 START = ("prefetch=off", "parallel_calls=off")
 """The advice against waiting is then, with an epoch as long: parallel_calls auto, prefetch auto, cache on."""
 
@@ -28,19 +27,17 @@ def quick(monkeypatch):
     monkeypatch.setattr(tuning, "STEADY_NS", 100_000_000)
 
 
-def begin(group, *lanes: str, mode: str = TURNS, **environment: str) -> None:
+def begin(group, *lanes: str, mode: str = TURNS, fresh: bool = False, **environment: str) -> None:
     specs = [",".join((lane, *START)) for lane in lanes or ("cpu",)]
     names = [spec.partition(",")[0].replace("gpu", "gpu:0") for spec in specs]
-    group.begin(group.plan(*specs, mode=mode, environment={name: WAITING | environment for name in names}))
+    environment = {"WAITS": "0.8", "EXAMPLES": "1000000000", **environment}
+    plan = group.plan(*specs, mode=mode, environment=dict.fromkeys(names, environment))
+    group.begin(replace(plan, race=replace(plan.race, fresh=fresh)))
     group.wait_for(RACING, *names)
 
 
 def test_each_attempt_of_a_series_with_fresh_processes_has_one_of_its_own(group, bench):
-    specs = ",".join(("cpu", *START))
-    environment = {"cpu": WAITING | {"FASTER": "parallel_calls=auto:1.5", "EXAMPLES": "1000"}}
-    plan = group.plan(specs, mode=TURNS, environment=environment)
-    group.begin(replace(plan, race=replace(plan.race, fresh=True)))
-    group.wait_for(RACING, "cpu")
+    begin(group, fresh=True, FASTER="parallel_calls=auto:1.5", EXAMPLES="1000")
     state = tune(group, bench, everything=True)
     assert ({"parallel_calls": "auto"}, KEPT) in outcomes(state)
     assert group.lane("cpu").process.number == len(state.changes) > 1
@@ -58,7 +55,7 @@ def outcomes(state) -> list[tuple[dict, str]]:
 
 
 class TestOne:
-    def test_what_helps_is_kept_with_its_gain(self, group, bench):
+    def test_what_helps_is_kept_with_its_gain_and_undo_takes_back_the_last_change_first(self, group, bench):
         begin(group, FASTER="parallel_calls=auto:1.5")
         group.pause(["cpu"])
         group.wait_for(PAUSED, "cpu")
@@ -69,6 +66,15 @@ class TestOne:
         assert group.lane("cpu").settings["parallel_calls"] == "auto"
         assert (state.over, state.ended) == (True, "")
         assert news(group.session.snapshot()).startswith("parallel calls auto: +50")
+        group.set_knob("cpu", "parallel_calls", 4)
+        wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
+        for undone in ("A parallel calls auto → 4", "A parallel calls off → auto"):
+            assert bench.undo() == undone
+            wait_for(lambda: not group.lane("cpu").changes.requested)
+        assert group.lane("cpu").settings["parallel_calls"] == "off"
+        assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
+        with pytest.raises(ExperimentError, match="nothing to undo"):
+            bench.undo()
 
     @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])
     def test_other_lanes_hold_meanwhile_and_go_on_afterwards(self, group, bench, mode):
@@ -89,24 +95,18 @@ class TestOne:
         assert group.session.snapshot().race.exclusive == ""
 
 
-class TestUndo:
-    def test_takes_back_the_last_change_first_whoever_made_it(self, group, bench):
-        begin(group, FASTER="parallel_calls=auto:1.5")
-        tune(group, bench)
-        for value, undone in ((4, "A parallel calls auto → 4"), ("auto", "A parallel calls off → auto")):
-            if value == 4:
-                group.set_knob("cpu", "parallel_calls", value)
-                wait_for(lambda: group.lane("cpu").settings["parallel_calls"] == 4)
-            assert bench.undo() == undone
-            wait_for(lambda: not group.lane("cpu").changes.requested)
-        assert group.lane("cpu").settings["parallel_calls"] == "off"
-        assert outcomes(group.session.snapshot().tuned) == [({"parallel_calls": "auto"}, UNDONE)]
-        with pytest.raises(ExperimentError, match="nothing to undo"):
-            bench.undo()
-
-
 class TestAll:
-    def test_goes_on_until_nothing_helps_and_measures_the_whole(self, group, bench):
+    def test_goes_on_until_nothing_helps_judges_a_full_cache_and_measures_the_whole(
+        self, group, bench, monkeypatch
+    ):
+        measure, began_ns = tuning.TuningStation._wait_for_slices, []
+
+        def watched(self, slices, since_ns):
+            if self._attempt.settings == {"cache": True} and group.lane("cpu").settings["cache"]:
+                began_ns.append(since_ns)
+            measure(self, slices, since_ns)
+
+        monkeypatch.setattr(tuning.TuningStation, "_wait_for_slices", watched)
         begin(group, FASTER="parallel_calls=auto:1.5 prefetch=auto:0.8 cache=True:1.4", EXAMPLES="1000")
         state = tune(group, bench, everything=True)
         assert outcomes(state) == [
@@ -116,22 +116,9 @@ class TestAll:
         assert best.settings == {"parallel_calls": "auto", "cache": True}
         assert best.speed_up.value == pytest.approx(2.1, rel=0.03)
         assert any("num_parallel_calls" in line for line in best.code)
-        settings = group.lane("cpu").settings
-        assert (settings["parallel_calls"], settings["prefetch"], settings["cache"]) == ("auto", "off", True)
-
-    def test_a_cache_is_judged_once_it_is_full(self, group, bench, monkeypatch):
-        measure, began_ns = tuning.TuningVisit._wait_for_slices, []
-
-        def watched(self, slices, since_ns):
-            if self._attempt.settings == {"cache": True} and group.lane("cpu").settings["cache"]:
-                began_ns.append(since_ns)
-            measure(self, slices, since_ns)
-
-        monkeypatch.setattr(tuning.TuningVisit, "_wait_for_slices", watched)
-        begin(group, FASTER="cache=True:1.4 parallel_calls=auto:0.8 prefetch=auto:0.8", EXAMPLES="1000")
-        state = tune(group, bench, everything=True)
-        assert ({"cache": True}, KEPT) in outcomes(state)
         lane = group.lane("cpu")
+        settings = [lane.settings[knob] for knob in ("parallel_calls", "prefetch", "cache")]
+        assert settings == ["auto", "off", True]
         applied = next(mark.at_ns for mark in lane.changes.marks if mark.text == "cache on")
         examples = sum(point.examples for point in lane.points if applied < point.at_ns <= began_ns[0])
         assert examples >= lane.process.data_examples == 1_000
@@ -162,13 +149,3 @@ class TestAll:
         assert attempt.outcome == REFUSED and "SIGKILL" in attempt.refused
         group.wait_for(RACING, "cpu")
         assert group.lane("cpu").settings["cache"] is False
-
-
-def test_a_lane_that_is_not_there_or_over(group, bench):
-    begin(group)
-    with pytest.raises(ExperimentError, match="no lane tpu"):
-        bench.start_tuning("tpu", everything=False)
-    group.finish()
-    wait_for(lambda: group.lane("cpu").over)
-    with pytest.raises(ExperimentError, match="does not train any more"):
-        bench.start_tuning("cpu", everything=False)

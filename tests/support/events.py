@@ -12,7 +12,24 @@ from tfmon.model.spec import LaneSpec
 
 MS = 1_000_000
 SECOND = 1_000 * MS
+START = 1_000 * SECOND
 HIDDEN = Missing("hidden")
+
+
+class Clock:
+    """A clock that moves only when a test moves it."""
+
+    now_ns = START
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def now_s(self) -> float:
+        return self.now_ns / SECOND
+
+    def ahead(self, seconds: float) -> None:
+        self.now_ns += round(seconds * SECOND)
+
 
 WINDOW = Window(
     lane="cpu", at_ns=SECOND, span_ns=200 * MS, steps=10, examples=320, step=10, input_ns=20 * MS,
@@ -74,7 +91,6 @@ def started(at_ns: int = 50, **more) -> LaneStarted:
 
 
 def lane(device: str = "cpu", *events) -> LaneState:
-    """Return the state of a lane after these events."""
     return advance(LaneState(spec=LaneSpec(device, name=device)), *events)
 
 

@@ -6,7 +6,7 @@ FAKE_SSH in the environment says how it behaves, as a JSON object:
 `notice`: printed on stderr first. `banner`: printed by the login shell first.
 `home`, `path`, `environment`: HOME, PATH and more variables there.
 `halves`: bytes come three at a time. `log`: a file that gets the arguments.
-`stall`, `cut`: a file; while the first is there, nothing goes through, and with the second the link ends.
+`cut`: a file with which the link ends.
 `hosts`: the same for single hosts, by name.
 """
 
@@ -16,7 +16,6 @@ import select
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 
@@ -42,7 +41,7 @@ def main() -> None:
         print(behaviour["notice"], file=sys.stderr, flush=True)
     if "banner" in behaviour:
         os.write(1, behaviour["banner"].encode())
-    if not {"halves", "stall", "cut"} & set(behaviour):
+    if not {"halves", "cut"} & set(behaviour):
         os.execve("/bin/sh", ["sh", "-c", login], environment)
     pipe = subprocess.PIPE
     shell_words = ["/bin/sh", "-c", login]
@@ -54,16 +53,13 @@ def main() -> None:
 
 
 def carry(source: int, target: int, behaviour: dict) -> None:
-    """Carry bytes from one descriptor to another, in pieces as configured."""
-    halves, stall, cut = (behaviour.get(name) for name in ("halves", "stall", "cut"))
+    halves, cut = behaviour.get("halves"), behaviour.get("cut")
     while True:
         if cut and Path(cut).exists():
             os._exit(255)
         if not select.select([source], [], [], 0.02)[0]:
             continue
         chunk = os.read(source, 4096)
-        while stall and Path(stall).exists():
-            time.sleep(0.01)
         if not chunk:
             os.close(target)
             return

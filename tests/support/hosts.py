@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.lanes import CHILDREN, Heard
+from support.lanes import SPEAKER, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.lane_process import LaneProcess
@@ -21,8 +21,7 @@ from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.remote_host import Host
-from tfmon.model.events import Event, HostLost, LaneEnded, LinkMeasured
-from tfmon.model.knobs import Settings
+from tfmon.model.events import Event, HostLost, LinkMeasured
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec
@@ -40,46 +39,28 @@ class RemoteChild(Heard):
     def __init__(
         self,
         connection: Connection,
-        says: str,
-        command: Sequence[str],
-        settings: Settings,
-        echo: Callable[[bytes], object] | None,
+        says: str = "",
+        command: Sequence[str] = (),
+        echo: Callable[[bytes], object] | None = None,
         **environment: str | None,
     ) -> None:
-        self.events: list[Event] = []
-        self.ends = 0
+        self.events = []
         spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
-        lane = LanePlan(spec, dict(settings), {"SAYS": says, **environment})
+        lane = LanePlan(spec, {}, {"SAYS": says, **environment})
         plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
-        script = CHILDREN / "speaker.py"
-        self.process = connection.start_lane(lane, plan, script, self._take, self._note_end, echo)
+        self.process = connection.start_lane(lane, plan, SPEAKER, self._hear, echo)
         self.pid = self.process.pid
-
-    def _take(self, process: LaneProcess, event: Event) -> None:
-        self._hear(process, event)
 
     def _hear(self, process: LaneProcess, event: Event) -> None:
         assert process.lane == "gpu2/cpu" == event.lane
         self.events.append(event)
 
-    def _note_end(self) -> None:
-        self.ends += 1
-
     @property
     def failure(self) -> LaneFailed | None:
         return next((event for event in self.events if isinstance(event, LaneFailed)), None)
 
-    @property
-    def end(self) -> LaneEnded:
-        wait_for(lambda: self.ends, what="the child has ended")
-        (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
-        assert self.events[-1] is end and self.process.ended and self.ends == 1
-        return end
-
 
 class Linked(Connection):
-    """A connection with all events of its host."""
-
     def __init__(self, host: Host) -> None:
         self.events: list[Event] = []
         self.listener: Callable[[Event], None] = lambda _: None
@@ -89,23 +70,14 @@ class Linked(Connection):
         self.events.append(event)
         self.listener(event)
 
-    def start(
-        self,
-        says: str = "",
-        command: Sequence[str] = (),
-        settings: Settings | None = None,
-        echo: Callable[[bytes], object] | None = None,
-        **environment: str | None,
-    ) -> RemoteChild:
-        """Start a child there."""
-        return RemoteChild(self, says, command, settings or {}, echo, **environment)
+    def start(self, says: str = "", **more) -> RemoteChild:
+        return RemoteChild(self, says, **more)
 
     def heard(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]
 
     @property
     def measured(self) -> LinkMeasured:
-        """Return the first measurement of the link."""
         wait_for(lambda: self.heard(LinkMeasured), what="the link is measured")
         return self.heard(LinkMeasured)[0]
 
@@ -115,12 +87,10 @@ class Linked(Connection):
 
     @property
     def agent(self) -> psutil.Process:
-        """The agent's own process, which is on this machine."""
         return psutil.Process(self.greeting.pid)
 
 
 def put_fake_ssh(folder: Path) -> str:
-    """Put a stand-in for ssh there, and return the folder for the PATH."""
     program = folder / "bin" / "ssh"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -S {FAKE_SSH} "$@"\n')
@@ -140,12 +110,10 @@ class Ssh:
         be_patient(monkeypatch)
 
     def link(self, name: str = "gpu2", python: str = sys.executable, run: Sequence[str] = ()) -> Linked:
-        """Return a connection that is not open yet."""
         self._links.append(Linked(Host(name, run=tuple(run), python=python)))
         return self._links[-1]
 
     def connect(self, name: str = "gpu2", **how: object) -> Linked:
-        """Return an open connection."""
         link = self.link(name, **how)
         link.ensure()
         return link
@@ -167,15 +135,14 @@ class FakeSsh(Ssh):
 
     def behave(self, **behaviour: object) -> None:
         """Say how connections are that are opened from now on; see `fake_ssh`."""
-        given = {"home": str(self.home), **behaviour}
-        self._monkeypatch.setenv("FAKE_SSH", json.dumps(given))
+        self._monkeypatch.setenv("FAKE_SSH", json.dumps({"home": str(self.home), **behaviour}))
 
 
 def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable all timeouts that end a connection, here and in the agent, for busy machines."""
     for limit in ("SILENCE_S", "HOLD_S", "START_S"):
         monkeypatch.setattr(f"tfmon.lanes.remote.connection.{limit}", NEVER_S)
-    for limit in ("lanes.remote.connection.CLOSE_S", "lanes.pipe_reader.ASK_S"):
+    for limit in ("lanes.remote.connection.CLOSE_S", "lanes.end_processes.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
     monkeypatch.setattr(
         "tfmon.lanes.remote.start_program.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")

@@ -4,13 +4,12 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.lanes import pipe_reader
+from tfmon.lanes import end_processes
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.plan import LanePlan, RacePlan
@@ -22,16 +21,14 @@ from tfmon.model.session import Session
 from tfmon.model.spec import ANY_GPU, name_lanes, parse_lane
 
 CHILDREN = Path(__file__).parents[1] / "lanes" / "children"
+SPEAKER = CHILDREN / "speaker.py"
 KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=1))
 
 
 class Heard:
-    """A child and all its events."""
-
     events: list[Event]
     process: LaneProcess
     pid: int
-    end: LaneEnded
 
     @property
     def phases(self) -> list[str]:
@@ -46,22 +43,25 @@ class Heard:
         return [line for event in self.events if isinstance(event, LanePrinted) for line in event.lines]
 
     def said_pid(self) -> int:
-        """Return the process of its hello."""
         wait_for(lambda: any(isinstance(event, Hello) for event in self.events), what="a hello")
         return next(event.pid for event in self.events if isinstance(event, Hello))
+
+    @property
+    def end(self) -> LaneEnded:
+        wait_for(lambda: self.process.ended, what="the child has ended")
+        (end,) = [event for event in self.events if isinstance(event, LaneEnded)]
+        assert self.events[-1] is end
+        return end
 
     def wait_for_phase(self, phase: str, times: int = 1) -> None:
         wait_for(lambda: self.phases.count(phase) >= times, what=f"{phase} {times} times")
 
 
 class RacingGroup(LaneGroup):
-    """A group of fake trainers, with its session."""
-
     def __init__(self, logs: Path, script: Path = CHILDREN / "trainer.py") -> None:
         self.logs = logs
         self.session = Session(Machine(), time.monotonic_ns)
-        plan = partial(self.plan, "cpu")
-        super().__init__(self.session, lambda scenario: plan(scenario=scenario), script)
+        super().__init__(self.session, lambda scenario: self.plan("cpu", scenario=scenario), script)
 
     def plan(
         self,
@@ -79,7 +79,7 @@ class RacingGroup(LaneGroup):
             LanePlan(
                 spec,
                 {**defaults, **spec.settings},
-                {"LOG": str(self.logs / spec.name), **(environment or {}).get(spec.name, {})},
+                {"LOG": str(self.log_of(spec.name)), **(environment or {}).get(spec.name, {})},
             )
             for spec in specs
         )
@@ -92,9 +92,12 @@ class RacingGroup(LaneGroup):
     def pid(self, name: str) -> int:
         return self.pids()[name]
 
+    def log_of(self, name: str) -> Path:
+        return self.logs / name.replace("/", "-")
+
     def requests(self, name: str) -> list[str]:
         """Return the requests that the lane's process got, in words."""
-        log = self.logs / name
+        log = self.log_of(name)
         return log.read_text().splitlines() if log.exists() else []
 
     def wait_for(self, phase: str, *names: str) -> None:
@@ -104,23 +107,15 @@ class RacingGroup(LaneGroup):
         before = self.lane(name).totals.steps
         wait_for(lambda: self.lane(name).totals.steps >= before + more, what=f"{name} trains")
 
-    def order_of_two(self) -> tuple[str, str]:
-        """Return the lane of two that has the first slice, which was ready first, and the other."""
-        wait_for(lambda: self.session.snapshot().race.training, what="a slice")
-        (first,) = self.session.snapshot().race.training
-        (second,) = {lane.spec.name for lane in self.session.snapshot().lanes} - {first}
-        return first, second
-
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give lanes enough time to end on a busy machine, so that tfmon does not kill them."""
-    monkeypatch.setattr(pipe_reader, "ASK_S", PATIENCE_S)
+    monkeypatch.setattr(end_processes, "ASK_S", PATIENCE_S)
 
 
 @pytest.fixture
 def group(tmp_path: Path, patient: None) -> Iterator[RacingGroup]:
-    """A group of sound children."""
     group = RacingGroup(tmp_path)
     yield group
     group.stop()

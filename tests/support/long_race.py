@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from support.events import phase, window
 from support.ui import CPU_MACHINE
 from tfmon.model.events import ClockStarted, Event, LaneEnded, LanePrinted, LaneStarted
-from tfmon.model.lane_events import Hello, KnobApplied, PhaseEntered, Window
+from tfmon.model.lane_events import Hello, KnobApplied
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import Progressed
@@ -25,9 +26,9 @@ def events_of(seconds: int) -> Iterator[Event]:
     """Yield the events of a lane and the samples."""
     yield LaneStarted(lane="cpu", at_ns=1, pid=7, settings={}, command="python train.py")
     yield Hello(lane="cpu", at_ns=2, protocol=2, pid=7, python="3.11")
-    yield PhaseEntered(lane="cpu", at_ns=3, phase="ready")
+    yield phase("ready", 3)
     yield ClockStarted(at_ns=4)
-    yield PhaseEntered(lane="cpu", at_ns=5, phase="racing")
+    yield phase("racing", 5)
     chance, step, rate = random.Random(1), 0, 0.1
     for second in range(seconds):
         now_ns, windows = second * 10**9, WINDOWS if second < 60 else 1
@@ -35,38 +36,20 @@ def events_of(seconds: int) -> Iterator[Event]:
             histogram = {1_300 + one: chance.randrange(1, 4) for one in chance.sample(range(150), 40)}
             steps = sum(histogram.values())
             step += steps
-            yield Window(
-                lane="cpu",
-                at_ns=now_ns + part * 10**9 // windows,
-                span_ns=10**9 // windows - chance.randrange(10**6),
-                steps=steps,
-                examples=16 * steps,
-                step=step,
-                input_ns=chance.randrange(10**7),
-                call_ns=chance.randrange(10**8),
-                sync_ns=chance.randrange(10**6),
-                report_ns=chance.randrange(10**6),
-                longest_ns=chance.randrange(10**7),
-                histogram=histogram,
-                loss=chance.random(),
-                settings={"learning_rate": rate},
-                marks=("warm-up",) if second < 5 else (),
-            )
+            yield window(
+                at_ns=now_ns + part * 10**9 // windows, span_ns=10**9 // windows - chance.randrange(10**6),
+                steps=steps, examples=16 * steps, step=step, call_ns=chance.randrange(10**8), histogram=histogram,
+                loss=chance.random(), settings={"learning_rate": rate}, marks=("warm-up",) if second < 5 else (),
+            )  # fmt: skip
         at_ns = now_ns + 10**9
         yield TreeSample(
             lane="cpu", at_ns=at_ns, cpu_pct=100 * chance.random(), private_bytes=3e8, processes=1, pids=(7,)
         )
         yield HostSample(at_ns=at_ns, cpu_pct=100 * chance.random(), memory_used_bytes=2e9, memory_total_bytes=8e9)
         yield Progressed(
-            lane="cpu",
-            at_ns=at_ns,
-            doing="fit",
-            epoch=1 + 3 * second,
-            epochs=10**6,
-            batch=second % 188,
-            batches=188,
-            metrics={"loss": chance.random()},
-        )
+            lane="cpu", at_ns=at_ns, doing="fit", epoch=1 + 3 * second, epochs=10**6,
+            batch=second % 188, batches=188, metrics={"loss": chance.random()},
+        )  # fmt: skip
         yield LanePrinted(
             lane="cpu", at_ns=at_ns, lines=(f"Epoch {3 * second}/1000000", "188/188 - 0s - 2ms/step")
         )

@@ -1,20 +1,16 @@
 """Lanes with sums that are known, as their windows would have added up to."""
 
+from support.events import MS
 from tfmon.model.knobs import COMMON, Knob
-from tfmon.model.lane_state import RACING, LaneState, ProcessInfo, StepFacts
+from tfmon.model.lane_events import RACING
+from tfmon.model.lane_state import LaneState, ProcessInfo, StepFacts
 from tfmon.model.spec import LaneSpec
 from tfmon.model.windows import Measurements, WindowSums
 
-MS = 1_000_000
 KNOBS = (*COMMON, Knob("variant", "slow", "", choices=("slow", "fast")))
 SETTINGS = {
-    "batch_size": 32,
-    "prefetch": "off",
-    "parallel_calls": "off",
-    "cache": False,
-    "graph": True,
-    "xla": False,
-}
+    "batch_size": 32, "prefetch": "off", "parallel_calls": "off", "cache": False, "graph": True, "xla": False,
+}  # fmt: skip
 
 
 def measured_lane(

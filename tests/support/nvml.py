@@ -39,33 +39,13 @@ temp 1 34
 
 BUSY = Gpu(0, "GPU-b0000000-1111-2222-3333-444444444444", "NVIDIA Busy", physical_gpu=0, power_limit_w=700)
 IDLE = Gpu(1, "GPU-1d1e0000-1111-2222-3333-444444444444", "NVIDIA Idle", physical_gpu=1, power_limit_w=700)
-SECOND = 1_000_000_000
-
-
-class Clock:
-    """A clock that moves only in `pass_s`."""
-
-    def __init__(self) -> None:
-        self.now_ns = 1_000 * SECOND
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def now_s(self) -> float:
-        return self.now_ns / SECOND
-
-    def pass_s(self, seconds: float) -> None:
-        self.now_ns += int(seconds * SECOND)
 
 
 def take(probe: NvidiaProbe) -> list[GpuSample]:
-    """Take one sample of each GPU."""
     return [sample for sample in probe.sample() if isinstance(sample, GpuSample)]
 
 
 class FakeDriver:
-    """The fake library and the script it plays."""
-
     def __init__(self, library: Path, script: Path) -> None:
         self.library = library
         self._script = script
@@ -121,5 +101,4 @@ def load_driver(
 
 @pytest.fixture
 def driver(load_driver: Callable[..., FakeDriver]) -> FakeDriver:
-    """Put the fake driver with two GPUs in place."""
     return load_driver()

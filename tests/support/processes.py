@@ -11,7 +11,6 @@ from support.waiting import HANGS_S
 
 
 def run_python(*words: object, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run Python until it ends, with additional environment variables."""
     command, variables = [sys.executable, *map(str, words)], {**os.environ, **environment}
     return subprocess.run(
         command, cwd=folder, env=variables, capture_output=True, text=True, timeout=HANGS_S, check=False

@@ -8,5 +8,4 @@ from tfmon.model.header import Header
 
 
 def to_json(analysis: Analysis, header: Header | None = None) -> dict[str, Any]:
-    """Return the JSON object of a race."""
     return summarise(analysis, header).to_json()

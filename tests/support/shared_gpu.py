@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from support.events import gpu_sample
-from support.ui import SECOND, Demo
+from support.ui import Demo
 from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.readings import Missing
 
@@ -11,8 +11,9 @@ ANA = ProcessName("ana", "python train.py --epochs 300")
 GIB = 2**30
 
 
-def share(demo: Demo, taken: Sequence[float | None], held_gib: int = 60, **changes) -> Demo:
+def shared_demo(taken: Sequence[float | None], mode: str = "turns", held_gib: int = 60, **changes) -> Demo:
     """Race for 2 s for each share of the GPU that another process uses; `None` if the driver reports no share."""
+    demo = Demo(mode=mode).go()
     for one in taken:
         since_ns = demo.clock()
         demo.race(2)
@@ -26,12 +27,3 @@ def share(demo: Demo, taken: Sequence[float | None], held_gib: int = 60, **chang
             )
         )  # fmt: skip
     return demo
-
-
-def shared_demo(taken: Sequence[float | None], mode: str = "turns", **changes) -> Demo:
-    demo = Demo(mode=mode).go()
-    return share(demo, taken, **changes)
-
-
-def at(demo: Demo, seconds: float) -> int:
-    return demo.clock() + round(seconds * SECOND)

@@ -67,7 +67,6 @@ class Sshd:
         return str(program.parent)
 
     def sessions(self) -> list[psutil.Process]:
-        """Return the processes of sshd that serve a connection."""
         return [child for child in self.process.children(recursive=True) if "sshd" in name_of(child)]
 
 
@@ -100,7 +99,6 @@ def running_sshd(folder: Path) -> Iterator[Sshd | None]:
 
 @pytest.fixture
 def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    """An sshd that listens."""
     with running_sshd(tmp_path_factory.mktemp("sshd")) as found:
         if found is None:
             pytest.skip("an sshd may not be started here")

@@ -1,9 +1,11 @@
 """Places of a sweep that start nothing: lanes whose speed follows a formula, simulated."""
 
+import itertools
+import math
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +17,17 @@ from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
 from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
 from tfmon.model.race import TURNS, Machine, Race
-from tfmon.model.series import SWEEP, Attempt, SeriesPlan, SeriesState
+from tfmon.model.series import (
+    SWEEP,
+    Attempt,
+    Figures,
+    Pair,
+    PairMeasured,
+    SeriesPlan,
+    SeriesState,
+    VisitBegan,
+    VisitEnded,
+)
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 from tfmon.series.engine import RaceStation
@@ -38,19 +50,24 @@ def planned(
     baseline: Settings = BASELINE,
     **more: Any,
 ) -> SeriesState:
-    plan = SeriesPlan(
-        SWEEP,
-        dict(over),
-        scenario="simulated",
-        baseline=dict(baseline),
-        places=kinds,
-        words=kinds,
-        kinds=kinds,
-        **more,
-    )
+    settings = {"scenario": "simulated", "baseline": dict(baseline), **more}
+    plan = SeriesPlan(SWEEP, dict(over), places=kinds, words=kinds, kinds=kinds, **settings)
     return SeriesState(
         plan, combine(plan, baseline, lambda settings, kind: "too large" * (settings["batch_size"] == 4_096))
     )
+
+
+def visit_events(
+    number: int, ratio: float, memory_bytes: float, kind: str = "cpu"
+) -> Iterator[VisitBegan | PairMeasured | VisitEnded]:
+    """Yield the events of a visit whose 16 pairs have about this ratio."""
+    yield VisitBegan(number, kind)
+    rng = random.Random(number)
+    for place in range(16):
+        yield PairMeasured(number, Pair(math.log(ratio) + rng.gauss(0, 0.01), bool(place % 2), 1), 1.0)
+    versions = {"tensorflow": "2.21.0"}
+    figures = Figures(kind, 7_663 * ratio, 7_663.0, 1.2, memory_bytes, bottleneck="input", versions=versions)
+    yield VisitEnded(number, figures)
 
 
 @dataclass(eq=False)
@@ -76,11 +93,11 @@ class SimulatedStation(RaceStation):
     unusable: str = ""
     training: int = 0
     """How many of its lanes train now."""
-    most_pairs: int = 1_000_000
     made_s: float = 0.0
     """CPU time that the lanes themselves took: making messages, and waking up for them."""
 
     def __post_init__(self) -> None:
+        super().__init__()
         self.session = Session(Machine(), time.monotonic_ns)
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
@@ -120,7 +137,7 @@ class SimulatedStation(RaceStation):
         speeds[CHANGED] *= 1 + apart
         self.training += 1
         self._used_s, due_s = time.thread_time(), time.monotonic()
-        for number in range(1, self.most_pairs):
+        for number in itertools.count(1):
             if death and number == 2:  # before two pairs could settle it
                 self._die(death)
                 break

@@ -17,6 +17,8 @@ from support.processes import gone as ended
 from support.waiting import PATIENCE_S, wait_for
 
 COLUMNS, ROWS = 120, 36
+OF_THE_RUNNER = ("COLUMNS", "LINES", "NO_COLOR")
+FAKE_TFMON = Path(__file__).with_name("fake_tfmon.py")
 RESTORED = ("\x1b[?1049l", "\x1b[?25h")
 """The main screen is back, and the cursor with it."""
 
@@ -40,19 +42,7 @@ def lanes_of(program: psutil.Process) -> list[psutil.Process]:
 
 
 def racing(display: str) -> bool:
-    """Return whether the screen shows a lane that trains."""
     return bool(re.search(r"\d steps/s", display))
-
-
-def terminal_environment(**environment: str) -> dict[str, str]:
-    """Return the variables of a program in a terminal; its size is the terminal's, not the test runner's."""
-    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    return {**inherited, "TERM": "xterm-256color", **environment}
-
-
-def hang_up_by_default() -> None:
-    """Restore the default handler of SIGHUP, which `nohup` disables."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class Terminal:
@@ -62,6 +52,7 @@ class Terminal:
         self,
         *arguments: str,
         program: Sequence[str] = ("-m", "tfmon"),
+        executable: str = sys.executable,
         folder: Path | None = None,
         **environment: str,
     ) -> None:
@@ -72,15 +63,17 @@ class Terminal:
         """How many bytes are read at once, at most, and how many were."""
         self.looks = True
         """Whether the output is parsed, not only counted."""
+        # Its size is the terminal's, not the test runner's.
+        inherited = {key: value for key, value in os.environ.items() if key not in OF_THE_RUNNER}
         self.process = pexpect.spawn(
-            sys.executable,
+            executable,
             [*program, *arguments],
             cwd=folder,
             dimensions=(ROWS, COLUMNS),
-            env=terminal_environment(**environment),
+            env={**inherited, "TERM": "xterm-256color", **environment},
             encoding="utf-8",
             codec_errors="replace",
-            preexec_fn=hang_up_by_default,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # `nohup` disables it
         )
 
     def read(self) -> str:
@@ -100,39 +93,24 @@ class Terminal:
         return self.text()
 
     def text(self) -> str:
-        """Return the screen as it is."""
         return "\n".join(self.screen.display)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give the terminal another size, which the program notices by SIGWINCH."""
         self.screen.resize(rows, columns)
         self.process.setwinsize(rows, columns)
 
     def wait_for(self, shown: Callable[[str], object], timeout_s: float = PATIENCE_S) -> str:
-        """Wait until the screen satisfies a condition, and return it."""
-        display = ""
-
-        def seen() -> object:
-            nonlocal display
-            display = self.read()
-            return shown(display)
-
         try:
-            wait_for(seen, timeout_s)
+            wait_for(lambda: shown(self.read()), timeout_s)
         except AssertionError as error:
-            raise AssertionError(f"not seen within {timeout_s} s:\n{display}") from error
-        return display
+            raise AssertionError(f"not seen within {timeout_s} s:\n{self.text()}") from error
+        return self.text()
 
     def children(self, at_least: int = 2) -> list[psutil.Process]:
         """Wait until so many processes are started, and return them."""
-        found: list[psutil.Process] = []
-
-        def all_started(_: str) -> bool:
-            found[:] = lanes_of(psutil.Process(self.process.pid))
-            return len(found) >= at_least
-
-        self.wait_for(all_started)
-        return found
+        program = psutil.Process(self.process.pid)
+        self.wait_for(lambda _: len(lanes_of(program)) >= at_least)
+        return lanes_of(program)
 
     def leave(self, code: int) -> str:
         """Quit with q, check that the terminal is restored and all lanes have ended; return the final output."""
@@ -144,15 +122,12 @@ class Terminal:
         return self.raw.rsplit(RESTORED[0], 1)[1]
 
     def close(self) -> None:
-        """End the program if it runs, and close the terminal."""
         with contextlib.suppress(OSError, PtyProcessError, pexpect.ExceptionPexpect):
             if not self.process.closed:
                 self.process.kill(signal.SIGKILL)
                 self.process.close(force=True)
 
     def wait_for_exit(self) -> int | None:
-        """Wait until the program has ended, and return its exit code."""
-
         def over() -> bool:
             self.read()
             return not self.process.isalive()

@@ -2,26 +2,19 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from support.events import gpu_sample
+from support.events import SECOND, Clock, gpu_sample
 from tfmon.analysis.crossover_curve import crossover_of
-from tfmon.analysis.statistics import log_speeds
+from tfmon.analysis.statistics import pairs_of
 from tfmon.api.program import Program
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.model import histogram
-from tfmon.model.control_messages import ControlMessage
-from tfmon.model.events import (
-    HostConnected,
-    HostLost,
-    KnobRequested,
-    LaneEnded,
-    LaneStarted,
-    LinkMeasured,
-)
+from tfmon.model.control_messages import Command
+from tfmon.model.events import HostConnected, HostLost, KnobRequested, LaneEnded, LaneStarted, LinkMeasured
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import (
     Built,
@@ -36,41 +29,20 @@ from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import ExperimentError, RunInfo, Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
-from tfmon.model.series import Pair, PairMeasured, SeriesEnded, VisitBegan, VisitEnded, after
+from tfmon.model.series import PairMeasured, SeriesEnded, VisitBegan, VisitEnded, state_after
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
-
-SECOND = 1_000_000_000
-START = 1_000 * SECOND
 
 GRAPH = Knob("graph", default=True, help="Train in a tf.function; off runs op by op.", kind="restart")
 WIDTH = Knob("width", default=128, help="Units of the hidden layer.", kind="restart", low=1, high=4096)
 
 GPU_MACHINE = Machine(
-    hostname="node7",
-    system="Linux",
-    cpu_name="AMD EPYC 9554",
-    cores=16,
-    usable_cores=8,
-    memory_bytes=128 * 2**30,
-    gpus=("NVIDIA H200",),
-)
+    hostname="node7", system="Linux", cpu_name="AMD EPYC 9554", cores=16, usable_cores=8,
+    memory_bytes=128 * 2**30, gpus=("NVIDIA H200",),
+)  # fmt: skip
 CPU_MACHINE = replace(
     GPU_MACHINE, gpus=(), no_gpu="the NVIDIA driver is not installed (libnvidia-ml.so.1 not found)"
 )
-
-
-class Clock:
-    """A clock that moves only when a test moves it."""
-
-    def __init__(self, now_ns: int = START) -> None:
-        self.now_ns = now_ns
-
-    def __call__(self) -> int:
-        return self.now_ns
-
-    def ahead(self, seconds: float) -> None:
-        self.now_ns += round(seconds * SECOND)
 
 
 SCENARIOS = (
@@ -91,14 +63,14 @@ SCENARIOS = (
 )
 
 
-@dataclass
 class FakeControls:
     """Records every call, and answers a knob with KnobRequested as the lanes do."""
 
-    session: Session
-    clock: Clock
-    calls: list[tuple[object, ...]] = field(default_factory=list)
     race_error: Exception | None = None
+
+    def __init__(self, session: Session, clock: Clock) -> None:
+        self.session, self.clock = session, clock
+        self.calls: list[tuple[object, ...]] = []
 
     def set_knob(self, lane: str, knob: str, value: KnobValue) -> None:
         self.calls.append(("set_knob", lane, knob, value))
@@ -122,30 +94,36 @@ class FakeControls:
         return record
 
 
-@dataclass
-class FakeExperiments:
-    """Records every call; an experiment does not start where `refusal` says why."""
+class Refusing:
+    """Records every call; a change fails where `refusal` says why."""
 
-    calls: list[tuple[object, ...]] = field(default_factory=list)
-    refusal: str = ""
+    refusal = ""
+    error: type[TfmonError] = TfmonError
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def _change(self, *call: object) -> None:
+        self.calls.append(call)
+        if self.refusal:
+            raise self.error(self.refusal)
+
+
+class FakeExperiments(Refusing):
+    error = ExperimentError
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
-        self._record("start_crossover", knob, low, high)
+        self._change("start_crossover", knob, low, high)
 
     def start_tuning(self, lane: str, *, everything: bool) -> None:
-        self._record("start_tuning", lane, everything)
+        self._change("start_tuning", lane, everything)
 
     def undo(self) -> str:
-        self._record("undo")
+        self._change("undo")
         return "prefetch auto"
 
     def stop(self) -> None:
         self.calls.append(("stop",))
-
-    def _record(self, *call: object) -> None:
-        self.calls.append(call)
-        if self.refusal:
-            raise ExperimentError(self.refusal)
 
 
 RUNS = (
@@ -169,15 +147,12 @@ RUNS = (
 )  # fmt: skip
 
 
-@dataclass
-class FakeRuns:
-    """Records every call, and answers as the recordings do; a change fails where `refusal` says why."""
+class FakeRuns(Refusing):
+    """Answers as the recordings do."""
 
-    runs: list[RunInfo] = field(default_factory=lambda: list(RUNS))
-    calls: list[tuple[object, ...]] = field(default_factory=list)
-    refusal: str = ""
-    opened: Any = None
-    """What `replay` returns."""
+    def __init__(self, runs: Sequence[RunInfo] = RUNS, opened: Any = None) -> None:
+        super().__init__()
+        self.runs, self.opened = list(runs), opened
 
     def list(self) -> Sequence[RunInfo]:
         return self.runs
@@ -193,11 +168,6 @@ class FakeRuns:
     def replay(self, id: str) -> Any:
         self._change("replay", id)
         return self.opened
-
-    def _change(self, *call: object) -> None:
-        self.calls.append(call)
-        if self.refusal:
-            raise TfmonError(self.refusal)
 
 
 WINDOWS_A_SLICE = 3
@@ -226,9 +196,9 @@ class Demo:
         """Share of the time that the lanes wait for their input."""
         self.ticks = 0
         self.round = 0
-        for number, spec in enumerate(self.specs):
+        for pid, spec in enumerate(self.specs, 4_000):
             started: dict[str, KnobValue] = {"batch_size": 10, "prefetch": "off", **spec.settings}
-            self.session.accept(LaneStarted(lane=spec.name, at_ns=START, pid=4_000 + number, settings=started))
+            self.session.accept(LaneStarted(lane=spec.name, at_ns=self.clock(), pid=pid, settings=started))
 
     @property
     def names(self) -> list[str]:
@@ -240,14 +210,18 @@ class Demo:
     def enter(self, lane: str, phase: str) -> None:
         self.session.accept(PhaseEntered(lane=lane, at_ns=self.clock(), phase=phase))
 
-    def equip(self, lane: str, tensorflow: str = "2.21.0") -> None:
-        gpu = self.spec(lane).kind == "gpu"
+    def equip(self, lane: str) -> None:
+        indexes = self.spec(lane).indexes
         self.session.accept(
             LibrariesLoaded(
-                lane=lane, at_ns=self.clock(), tensorflow=tensorflow, keras="3.14.0", numpy="2.2.0",
-                device_name="NVIDIA H200" if gpu else "AMD EPYC 9554", gpu_uuid="GPU-1" if gpu else None,
+                lane=lane, at_ns=self.clock(), tensorflow="2.21.0", keras="3.14.0", numpy="2.2.0",
+                device_name=f"{len(indexes)}x NVIDIA H200".removeprefix("1x ") if indexes else "AMD EPYC 9554",
+                gpu_uuids=self.gpu_uuids(indexes),
             )
         )  # fmt: skip
+
+    def gpu_uuids(self, indexes: tuple[int, ...]) -> tuple[str, ...]:
+        return ("GPU-1",) if indexes else ()
 
     def build(self, lane: str, **settings: KnobValue) -> None:
         own = self.spec(lane).settings
@@ -422,7 +396,6 @@ REMOTE = (LaneSpec("cpu"), LaneSpec("gpu:0", host="gpu2"), LaneSpec("gpu:1", {"b
 
 
 def connect(demo: Demo, host: str, machine: Machine | None = None) -> None:
-    """Another machine answers, and the connection to it is measured."""
     at_ns = demo.clock()
     demo.session.accept(HostConnected(at_ns=at_ns, host=host, machine=machine or HOSTS[host]))
     demo.session.accept(
@@ -434,7 +407,6 @@ def connect(demo: Demo, host: str, machine: Machine | None = None) -> None:
 
 
 def sample_hosts(demo: Demo) -> None:
-    """Every machine is sampled once."""
     for place, host in enumerate(dict.fromkeys(spec.host for spec in demo.specs)):
         demo.session.accept(
             HostSample(
@@ -458,7 +430,6 @@ def hosts_demo(mode: str = "turns", specs: Sequence[LaneSpec] = REMOTE) -> Demo:
 
 
 def lose(demo: Demo, host: str, reason: str = "the connection was closed") -> None:
-    """A machine is lost, and with it its lanes."""
     demo.session.accept(HostLost(at_ns=demo.clock(), host=host, reason=reason))
     for spec in demo.specs:
         if spec.host == host:
@@ -474,14 +445,11 @@ def crossover_demo(at: KnobValue | None = None) -> Demo:
         for name in demo.names:
             demo.apply(name, "batch_size", value)
         demo.race(9.6, (6_000 + value, 150 * value), wobble=0.08)
-        first, second = (
-            log_speeds(part for part in lane.slices if part.load) for lane in demo.session.snapshot().lanes
-        )
-        for place in sorted(first.keys() & second.keys()):
-            log, leads = first[place].log - second[place].log, first[place].at_ns < second[place].at_ns
-            state = after(state, PairMeasured(number, Pair(log, leads, 1, second[place].log), 1.2))
-    state = after(state, VisitEnded(5, refused="not possible here", took_s=31.5))
-    state = after(state, SeriesEnded() if at is None else VisitBegan(values.index(at), ""))
+        lanes = ([part for part in lane.slices if part.load] for lane in demo.session.snapshot().lanes)
+        for pair in pairs_of(*lanes):
+            state = state_after(state, PairMeasured(number, replace(pair, visit=1), 1.2))
+    state = state_after(state, VisitEnded(5, refused="not possible here", took_s=31.5))
+    state = state_after(state, SeriesEnded() if at is None else VisitBegan(values.index(at), ""))
     demo.session.advance_series(state)
     return demo
 
@@ -495,33 +463,29 @@ class DemoSource(Source):
         *,
         start: Callable[[Say], object] = str,
         examine: Callable[[], str] = str,
-        profile: Callable[[str], str] = str,
-        profile_pair: Callable[[str, str], str] = lambda _first, _second: "",
+        profile: Callable[..., str] = str,
         **replaced: Any,
     ) -> None:
         """Show a demo; `replaced` has other attributes and methods of the source, by their names."""
         self.lanes, self.experiments, self.start = demo.controls, demo.experiments, start
-        self.profiles = SimpleNamespace(text=profile, pair=profile_pair)
+        self.profiles = SimpleNamespace(of_lanes=lambda lanes: profile(*lanes))
+        self.repeat = self.watch_gpus = str
         self.examine, self.snapshot = examine, demo.session.snapshot
         vars(self).update(replaced)
 
-    def snapshot(self) -> Any:
-        """Return the state of the demo; see `__init__`."""
+    snapshot: Any = None  # see `__init__`
 
     def scenarios(self) -> Sequence[ScenarioRow]:
         return SCENARIOS
 
-    def send(self, message: ControlMessage) -> None:
-        self.ask(message)
+    def send(self, command: Command) -> None:
+        self.ask(command)
 
-    def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
+    def ask(self, command: Command, timeout_s: float | None = None) -> str:
         try:
-            return Program.perform(self, message)
+            return Program.perform(self, command)
         except ExperimentError as error:
             raise TfmonError(str(error)) from None
 
     def stop(self) -> None:
         self.lanes.stop()
-
-    def end_now(self) -> None:
-        self.lanes.end_now()

@@ -1,14 +1,19 @@
 """tfmon in a folder whose lanes have views of it."""
 
+import contextlib
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.waiting import HANGS_S
+import psutil
+
+from support.processes import gone
+from support.waiting import HANGS_S, wait_for
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = next(Path(one) for one in sys.path if one.endswith("site-packages"))
@@ -19,7 +24,6 @@ REFUSED = "refused"
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Return the modes, times and contents of all files in a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
@@ -31,7 +35,6 @@ def content(folder: Path) -> dict[str, str]:
 
 
 def mounts(store: Path) -> list[str]:
-    """Mounts of any process that show a store."""
     found = []
     for path in Path("/proc").glob("[0-9]*/mountinfo"):
         try:
@@ -42,22 +45,18 @@ def mounts(store: Path) -> list[str]:
 
 
 class Runner:
-    """Runs tfmon in a folder as some user of the system."""
-
     def __init__(self, folder: Path, store: Path, python: str = sys.executable, *before: str) -> None:
         self.folder, self.store = folder, store
         self._before, self._python = before, python
-        self._environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}"}
-        self._environment.update(
-            TFMON_RECORDINGS=str(store), TFMON_STATE=str(store), PYTHONDONTWRITEBYTECODE="1", HOME=str(store)
-        )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         command = [*self._before, self._python, "-m", "tfmon", *words]
+        environment = {
+            **os.environ, **dict.fromkeys(("TFMON_RECORDINGS", "TFMON_STATE", "HOME"), str(self.store)),
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{PACKAGES}", "PYTHONDONTWRITEBYTECODE": "1",
+        }  # fmt: skip
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, cwd=self.folder, env=self._environment, stdout=pipe, stderr=pipe, text=True
-        )
+        return subprocess.Popen(command, cwd=self.folder, env=environment, stdout=pipe, stderr=pipe, text=True)
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         started = self.start(*words)
@@ -73,3 +72,18 @@ class Runner:
         assert done.returncode == 0, done.stdout[-3_000:] + done.stderr
         assert content(self.folder) == before
         return {**json.loads(done.stdout), "stderr": done.stderr}
+
+    def kill(self, *words: str, at: str, lanes: bool = False) -> None:
+        """Kill a command once a path of its store was seen, with its lanes or alone: nothing of it is left."""
+        before, before_mounts = content(self.folder), len(mounts(self.store))
+        started = self.start(*words)
+        wait_for(lambda: list(self.store.glob(at)) or started.poll() is not None, what=at)
+        monitor = psutil.Process(started.pid)
+        processes = [monitor, *monitor.children(recursive=True)]
+        for process in processes if lanes else processes[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+        started.communicate()
+        wait_for(lambda: all(map(gone, processes)), what="all processes are gone")
+        wait_for(lambda: len(mounts(self.store)) <= before_mounts, what="no mount is left")
+        assert content(self.folder) == before

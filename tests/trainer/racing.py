@@ -36,7 +36,6 @@ class Race:
         device: str = "cpu",
         *,
         environment: dict[str, str | None] | None = None,
-        steps: int | None = None,
         command: tuple[str, ...] = (),
         mode: str = CONCURRENT,
         grace_s: float = PATIENCE_S,
@@ -60,7 +59,6 @@ class Race:
             ),
             python=Path(sys.executable),
             command=command,
-            steps=steps,
             grace_s=grace_s,
         )
         self.lanes = LaneGroup(self.session, lambda _scenario: plan)

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sys
 from typing import Any
 
 import keras
@@ -13,7 +12,7 @@ from tfmon.trainer.batch_feed import Pipelines, count_examples
 from tfmon.trainer.runtime import Replicas
 from tfmon.trainer.setups import Steps
 
-DEVICES = int(sys.argv[1])
+DEVICES = 3
 runtime.choose_device("cpu", count=DEVICES)
 TOGETHER = Replicas("cpu", DEVICES)
 """A process has one strategy: the collectives of two would meet."""
@@ -54,7 +53,8 @@ def trained(kind: type[Scenario], steps: int = 16, devices: int = DEVICES, **cha
     feed, step = pipelines.open(settings), maker.make(settings)
     batches = list(itertools.islice(feed.batches, steps))
     losses = [float(step(*batch)) for batch in batches]
-    weights = [_values(variable) for variable in maker._model.trainable_variables]
+    variables = [variable.value for variable in maker._model.trainable_variables]
+    weights = [[np.asarray(value) for value in getattr(mirrored, "values", [mirrored])] for mirrored in variables]
     return {
         "losses": losses,
         "examples": sum(map(count_examples, batches)),
@@ -62,10 +62,6 @@ def trained(kind: type[Scenario], steps: int = 16, devices: int = DEVICES, **cha
         "apart": max(float(np.ptp(np.stack(values), axis=0).max()) for values in weights),
         "weights": [float(np.abs(values[0]).sum()) for values in weights],
     }
-
-
-def _values(variable: Any) -> list[np.ndarray[Any, Any]]:
-    return [np.asarray(one) for one in getattr(variable.value, "values", [variable.value])]
 
 
 def main() -> None:

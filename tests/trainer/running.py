@@ -3,14 +3,15 @@
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.model.lane_events import Finished, FromLane, PhaseEntered, Window
-from tfmon.model.lane_state import READY
-from tfmon.model.requests import Assign, Request, Stop
+from tfmon.model.knobs import KnobValue
+from tfmon.model.lane_events import READY, Finished, FromLane, PhaseEntered, Window
+from tfmon.model.requests import Assign, Request, Run, Stop
 from tfmon.trainer import Scenario
 from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.channel import Mailbox
@@ -27,11 +28,9 @@ class Numbers(Scenario):
 
 
 class FakeReporter:
-    """Keeps every event in its order; refuses `refuse` windows."""
+    """Keeps every event in its order."""
 
     def __init__(self) -> None:
-        self.refuse = 0
-        self.refused: list[Window] = []
         self._events: list[FromLane] = []
         self.change = threading.Condition(threading.RLock())
 
@@ -41,10 +40,6 @@ class FakeReporter:
             self.change.notify_all()
 
     def offer(self, event: Window, *, later: bool = False) -> bool:
-        if self.refuse > 0:
-            self.refuse -= 1
-            self.refused.append(event)
-            return False
         self.send(event)
         return True
 
@@ -54,13 +49,9 @@ class FakeReporter:
     def drain(self, timeout_s: float) -> None:
         pass
 
-    @property
-    def events(self) -> list[FromLane]:
-        with self.change:
-            return self._events[:]
-
     def of(self, kind: type[EventType]) -> list[EventType]:
-        return [event for event in self.events if isinstance(event, kind)]
+        with self.change:
+            return [event for event in self._events if isinstance(event, kind)]
 
 
 class Steps:
@@ -74,21 +65,6 @@ class Steps:
         return np.float32(len(self.batches))
 
 
-class OneStep:
-    """Makes the same step for all settings: it stands for `tfmon.trainer.setups.Steps`."""
-
-    knobs = ()
-
-    def __init__(self, step: Callable[..., Any]) -> None:
-        self._step = step
-
-    def check(self, settings: Any) -> None:
-        """Refuse nothing."""
-
-    def make(self, settings: Any) -> Callable[..., Any]:
-        return self._step
-
-
 class Running:
     """A loop that trains in a thread, as in a child's main thread."""
 
@@ -97,20 +73,17 @@ class Running:
         step: Callable[..., Any],
         scenario: type[Scenario] = Numbers,
         *,
-        batch_size: int = 10,
-        prefetch: int | str = "off",
-        sync_every_step: bool = False,
         steps: int | None = None,
+        **settings: KnobValue,
     ) -> None:
-        settings = {"batch_size": batch_size, "prefetch": prefetch}
-        if sync_every_step:
-            settings["sync_every_step"] = True
+        settings = {"batch_size": 10, "prefetch": "off", **settings}
+        one_step = SimpleNamespace(knobs=(), check=lambda _settings: None, make=lambda _settings: step)
         self.mailbox: Mailbox[Any] = Mailbox()
         self.reporter = FakeReporter()
         self.error: BaseException | None = None
         self._loop = Loop(
             Pipelines(scenario(settings)),
-            step if hasattr(step, "make") else OneStep(step),
+            one_step,
             Assign(scenario="", device="cpu", settings=settings, steps=steps),
             self.mailbox,
             self.reporter,
@@ -147,6 +120,13 @@ class Running:
     def until_ready(self) -> None:
         self.until_event(PhaseEntered, lambda event: event.phase == READY)
 
+    def race(self, step: Steps | None = None) -> None:
+        """Start the race after the warm-up, whose batches the step forgets."""
+        self.until_ready()
+        if step is not None:
+            step.batches.clear()
+        self.tell(Run())
+
     @property
     def windows(self) -> list[Window]:
         return self.reporter.of(Window)
@@ -156,7 +136,6 @@ class Running:
         return [event.phase for event in self.reporter.of(PhaseEntered)]
 
     def close(self) -> None:
-        """Stop the loop and wait for its end."""
         self.tell(Stop())
         self.thread.join(PATIENCE_S)
         assert not self.thread.is_alive()
@@ -170,9 +149,8 @@ class Running:
                 self.reporter.change.notify_all()
 
 
-def stopped(loop: Running) -> int:
-    """Stop a loop; return how many steps it raced."""
+def stopped(loop: Running) -> None:
+    """Stop a loop, and check that it finished."""
     loop.close()
     assert loop.error is None
-    (finished,) = loop.reporter.of(Finished)
-    return finished.steps
+    assert len(loop.reporter.of(Finished)) == 1

@@ -1,5 +1,7 @@
 """The account of a process: every moment is in one part, and the parts add up."""
 
+from types import SimpleNamespace
+
 import pytest
 from support import events
 
@@ -11,18 +13,13 @@ from tfmon.trainer.time_parts import Account
 MS = 1_000_000
 
 
-class Clock:
-    """The lane's clock, moved by a test. Units: ms."""
-
-    def __init__(self, monkeypatch) -> None:
-        self.now = 0
-        monkeypatch.setattr(lane_clock, "now_ns", lambda: self.now * MS)
-        monkeypatch.setattr("tfmon.trainer.time_parts.time.monotonic_ns", lambda: self.now * MS)
-
-
 @pytest.fixture
-def clock(monkeypatch):
-    return Clock(monkeypatch)
+def clock(monkeypatch) -> SimpleNamespace:
+    """The lane's clock, moved by a test. Units: ms."""
+    clock = SimpleNamespace(now=0)
+    monkeypatch.setattr(lane_clock, "now_ns", lambda: clock.now * MS)
+    monkeypatch.setattr("tfmon.trainer.time_parts.time.monotonic_ns", lambda: clock.now * MS)
+    return clock
 
 
 @pytest.fixture
@@ -44,7 +41,7 @@ def parts_of(account: Account, *, last: bool = False) -> dict[tuple[str, str], i
     return {(part.group, part.name): part.time_ns // MS for part in reported.parts}
 
 
-def train_first_step(account: Account, clock: Clock) -> None:
+def train_first_step(account: Account, clock: SimpleNamespace) -> None:
     clock.now = 500
     account.steps_begin()
     clock.now = 900
@@ -101,24 +98,17 @@ def test_lines_that_were_seen_split_the_time_outside_of_steps_and_not_the_marks_
     }
 
 
-def test_a_wait_for_an_iterator_that_is_freed_is_not_input_too(account, clock):
+def test_a_freed_iterator_and_a_callback_of_batches_are_not_input_and_python_too(account, clock):
     train_first_step(account, clock)
+    account.batch_callback("Log", "train.py:4", 60 * MS)
     clock.now = 1_300
     account.freed("train.py:3", 200 * MS)
     clock.now = 1_400
-    account.split(window(1_400, 500, input=250, call=200))
+    account.split(window(1_400, 500, input=230, call=180))
     parts = parts_of(account)
     assert parts[groups.TENSORFLOW, "freeing an iterator"] == 200
-    assert (parts[groups.STEPS, groups.INPUT], parts[groups.STEPS, groups.CALL]) == (50, 200)
-
-
-def test_a_callback_of_batches_is_not_python_of_the_loop_too(account, clock):
-    train_first_step(account, clock)
-    account.batch_callback("Log", "train.py:4", 60 * MS)
-    clock.now = 1_100
-    account.split(window(1_100, 200, call=120))
-    parts = parts_of(account)
-    assert (parts[groups.STEPS, "callback Log"], parts[groups.STEPS, groups.PYTHON]) == (60, 20)
+    assert (parts[groups.STEPS, groups.INPUT], parts[groups.STEPS, groups.CALL]) == (30, 180)
+    assert (parts[groups.STEPS, "callback Log"], parts[groups.STEPS, groups.PYTHON]) == (60, 30)
 
 
 def test_a_suspension_is_a_part_of_its_own(clock, monkeypatch):
@@ -128,3 +118,19 @@ def test_a_suspension_is_a_part_of_its_own(clock, monkeypatch):
     clock.now = 500
     monkeypatch.setattr("tfmon.trainer.time_parts.time.monotonic_ns", lambda: 800 * MS)
     assert parts_of(account)[groups.SUSPENDED, groups.NOT_SPLIT] == 300
+
+
+def test_the_smallest_parts_are_added_up_by_group(account, clock):
+    account.sampled = lambda: [
+        (200 * MS, 260 * MS, ("", groups.LINE, "train.py:2")),
+        (260 * MS, 270 * MS, ("", groups.LINE, "train.py:3")),
+        (270 * MS, 275 * MS, ("", groups.LINE, "train.py:4")),
+    ]
+    clock.now = 400
+    parts = account.report(most=3).parts
+    assert [(part.group, part.name, part.place, part.time_ns // MS) for part in parts] == [
+        (groups.BEFORE, groups.NOT_SPLIT, "", 225),
+        (groups.START, groups.INTERPRETER, "", 100),
+        (groups.BEFORE, groups.LINE, "train.py:2", 60),
+        (groups.BEFORE, "smaller parts", "", 15),
+    ]

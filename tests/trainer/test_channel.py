@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.processes import gone, run_python
+from support.processes import gone
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.codec import decode_event, encode_message
@@ -34,12 +34,17 @@ child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], process_group=0)
 print(child.pid, flush=True)
 child.wait()
 """
-START = f"import sys; sys.path.insert(0, {ROOT!r})\nfrom tfmon.trainer import channel\n"
+START = "from tfmon.trainer import channel\n"
 HOLDS_THE_LOCK = START + "channel.die_with_parent()\nprint('up', flush=True)\nsum(range(10**14))\n"
 WITH_A_GRANDCHILD = (
     START
     + "import subprocess\ngrandchild = subprocess.Popen(['sleep', '600'])\n"
     + "print(grandchild.pid, flush=True)\nchannel.end_group()\n"
+)
+LEADS_NO_GROUP = (
+    START
+    + "import time\nchannel.end_group()\nchannel.die_with_parent()\n"
+    + "print('up', flush=True)\ntime.sleep(600)\n"
 )
 
 
@@ -65,17 +70,9 @@ def read_all(fd: int) -> bytes:
             return b"".join(chunks)
 
 
-def fill(reporter: Reporter) -> int:
-    """Offer events until one is refused; return how many were taken."""
-    for number in range(1_000_000):
-        if not reporter.offer(said(number)):
-            return number
-    raise AssertionError("the pipe took a million events")
-
-
 def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe):
     reporter = Reporter(pipe[1])
-    taken = fill(reporter)
+    taken = next(number for number in range(1_000_000) if not reporter.offer(said(number)))
     assert taken > 100 and not reporter.offer(said(-1))
     reporter.send(said(taken))
     reporter.send(said(taken + 1))
@@ -85,6 +82,21 @@ def test_lines_stay_whole_and_in_order_when_the_pipe_was_full(pipe):
     assert data.endswith(b"\n")
     events = [decode_event(line, "") for line in data.splitlines()]
     assert events == [said(number) for number in range(taken + 3)]
+
+
+def test_an_event_is_written_once_if_a_signal_interrupts_its_writer(pipe, monkeypatch):
+    reporter, write = Reporter(pipe[1]), os.write
+
+    def interrupted(fd: int, data: bytes) -> int:
+        monkeypatch.undo()
+        write(fd, data)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(channel.os, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reporter.offer(said(1))
+    reporter.send(said(2))
+    assert [decode_event(line, "") for line in read_all(pipe[0]).splitlines()] == [said(1), said(2)]
 
 
 def test_what_may_wait_goes_with_the_next_event_in_one_piece(pipe):
@@ -108,21 +120,11 @@ def test_a_lane_ends_when_nobody_can_hear_it_any_more():
     assert codes == [0]
 
 
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, queue.Queue[Any]]]:
-    """An inbox in this process, which must not end it; yields its pipe and its queue of requests."""
+def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(monkeypatch):
     delivered: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(channel, "exit_now", lambda code: delivered.put(("left", code)))
-    read_fd, write_fd = os.pipe()
+    monkeypatch.setattr(channel, "exit_now", delivered.put)  # it would end this process
+    read_fd, fd = os.pipe()
     inbox = start_inbox(read_fd, delivered.put, delivered.put)
-    yield write_fd, delivered
-    os.close(write_fd)
-    inbox.join(PATIENCE_S)
-    os.close(read_fd)
-
-
-def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(heard):
-    fd, delivered = heard
     request = SetKnob(request=1, knob="prefetch", value="auto")
     line = encode_message(request)
     os.write(fd, b'\xff{\n\n{"v":1,"type":"Dance"}\n' + encode_message(Run()) + line[:9])
@@ -130,60 +132,46 @@ def test_a_request_in_pieces_comes_whole_and_an_unreadable_line_not(heard):
     os.write(fd, line[9:] + encode_message(Pause()))
     assert delivered.get(timeout=PATIENCE_S) == request
     assert delivered.get(timeout=PATIENCE_S) == Pause()
-
-
-@pytest.fixture
-def hanging() -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process whose main thread hangs, and the writing end of its inbox's pipe."""
-    read_fd, write_fd = os.pipe()
-    child = subprocess.Popen(
-        [sys.executable, "-c", HANG, str(read_fd)],
-        stdout=subprocess.PIPE,
-        text=True,
-        pass_fds=[read_fd],
-        cwd=ROOT,
-    )
-    os.close(read_fd)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "up\n"
-    yield child, write_fd
-    child.kill()
-    child.wait()
-    child.stdout.close()
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("stopped", [False, True], ids=["pipe ends", "stop"])
-def test_a_process_that_hangs_ends(hanging, stopped):
-    child, fd = hanging
-    if stopped:
-        os.write(fd, encode_message(Stop()))
-        assert child.wait(GRACE_S + PATIENCE_S) == 0
     os.close(fd)
-    assert child.wait(PATIENCE_S) == 0
+    inbox.join(PATIENCE_S)
+    os.close(read_fd)
 
 
 @pytest.fixture
-def monitor() -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start processes with the given code; they are killed after the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(code: str) -> subprocess.Popen[str]:
-        words = [sys.executable, "-c", MONITOR, code]
-        started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+    def run(code: str, *words: str, **more: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, *words]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, **more))
         return started[-1]
 
-    yield start
+    yield run
     for each in started:
         each.kill()
         each.communicate()
 
 
 @pytest.mark.process
+@pytest.mark.parametrize("stopped", [False, True], ids=["pipe ends", "stop"])
+def test_a_process_that_hangs_ends(start, stopped):
+    read_fd, write_fd = os.pipe()
+    child = start(HANG, str(read_fd), pass_fds=[read_fd])
+    os.close(read_fd)
+    assert child.stdout.readline() == "up\n"
+    if stopped:
+        os.write(write_fd, encode_message(Stop()))
+        assert child.wait(GRACE_S + PATIENCE_S) == 0
+    os.close(write_fd)
+    assert child.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's death")
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the test starts a process group as 3.11 can")
-def test_one_that_holds_pythons_lock_for_ever_dies_with_its_monitor(monitor):
-    parent = monitor(HOLDS_THE_LOCK)
+def test_one_that_holds_pythons_lock_for_ever_dies_with_its_monitor(start):
+    parent = start(MONITOR, HOLDS_THE_LOCK)
     child = psutil.Process(int(parent.stdout.readline()))
     assert parent.stdout.readline() == "up\n"
     parent.kill()
@@ -196,25 +184,16 @@ def test_one_that_holds_pythons_lock_for_ever_dies_with_its_monitor(monitor):
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the test starts a process group as 3.11 can")
-def test_the_end_of_the_group_takes_grandchildren_along(monitor):
-    parent = monitor(WITH_A_GRANDCHILD)
+def test_the_end_of_the_group_takes_grandchildren_along(start):
+    parent = start(MONITOR, WITH_A_GRANDCHILD)
     child = psutil.Process(int(parent.stdout.readline()))
     grandchild = psutil.Process(int(parent.stdout.readline()))
     wait_for(lambda: gone(child) and gone(grandchild), what="both are gone")
 
 
 @pytest.mark.process
-def test_a_process_that_leads_no_group_ends_nobody():
-    code = START + "channel.end_group()\nprint('still here')\n"
-    done = run_python("-c", code)
-    assert (done.stdout, done.returncode) == ("still here\n", 0)
-
-
-@pytest.mark.process
-def test_sigterm_still_ends_one_that_dies_with_its_parent():
-    code = START + "channel.die_with_parent()\nprint('up', flush=True)\nimport time\ntime.sleep(600)\n"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "up\n"
-        child.terminate()
-        assert child.wait(PATIENCE_S) == -signal.SIGTERM
+def test_one_that_leads_no_group_ends_nobody_and_sigterm_ends_it_though_it_dies_with_its_parent(start):
+    child = start(LEADS_NO_GROUP)
+    assert child.stdout.readline() == "up\n"
+    child.terminate()
+    assert child.wait(PATIENCE_S) == -signal.SIGTERM

@@ -12,62 +12,57 @@ TRACES = sorted(DATA.glob("*.xplane.pb"))
 
 
 @pytest.mark.tensorflow
-def test_settings_need_one_once_and_a_gpu_none():
+def test_settings_need_one_once_and_a_gpu_none_and_unreadable_ones_are_unknown(tmp_path, monkeypatch):
     shares = ComputingShares("cpu")
-    assert shares.needed({"batch_size": 10}) and shares.of({"batch_size": 10}) is None
+    assert shares.needed({"batch_size": 10}) and shares.share({"batch_size": 10}) is None
     shares.record({"batch_size": 10}, TRACES[0], 20)
     assert not shares.needed({"batch_size": 10}) and shares.needed({"batch_size": 20})
-    assert shares.of({"batch_size": 10}) == read(TRACES[0], 20).computing_share
+    assert shares.share({"batch_size": 10}) == read(TRACES[0], 20).computing_share
     shares.record({"batch_size": 20}, None, 0)
-    assert not shares.needed({"batch_size": 20}) and shares.of({"batch_size": 20}) is None
+    assert not shares.needed({"batch_size": 20}) and shares.share({"batch_size": 20}) is None
     assert not ComputingShares("gpu").needed({"batch_size": 10})
-
-
-class TestAgain:
-    def shares(self, monkeypatch, *calls_ns: float) -> ComputingShares:
-        shares, told = ComputingShares("cpu"), iter(calls_ns)
-        monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, 100, next(told)))
-        for _ in calls_ns:
-            shares.record({}, TRACES[0], 20)
-        return shares
-
-    @pytest.mark.parametrize(("call_ns", "again"), [(1_000, False), (1_490, False), (1_510, True), (600, True)])
-    def test_calls_unlike_those_of_the_profile_need_another_one(self, monkeypatch, call_ns, again):
-        assert self.shares(monkeypatch, 1_000).needed({}, [call_ns] * WINDOWS) is again
-
-    def test_where_calls_never_settle_it_is_enough_after_some(self, monkeypatch):
-        assert self.shares(monkeypatch, 1_000, 2_000).needed({}, [9_000] * WINDOWS)
-        assert not self.shares(monkeypatch, 1_000, 2_000, 4_000).needed({}, [9_000] * WINDOWS)
-
-
-@pytest.mark.tensorflow
-def test_what_cannot_be_read_is_not_known(tmp_path, monkeypatch):
     (tmp_path / "damaged").write_bytes(TRACES[0].read_bytes()[:-100])
-    assert read(tmp_path / "damaged", 20) == UNKNOWN
-    assert read(tmp_path / "nowhere", 20) == UNKNOWN
+    assert read(tmp_path / "damaged", 20) == read(tmp_path / "nowhere", 20) == UNKNOWN
     monkeypatch.setattr(capture, "MOST_BYTES", 1_000)
     found = read(TRACES[0], 20)
-    assert found.computing_share is None and found.step_events > 0, (
-        "its size tells at least how many events it has"
-    )
+    assert found.computing_share is None and found.step_events > 0, "its size shows the number of events"
 
 
-class TestShorten:
-    def shortened(self, monkeypatch, events: float, steps: int = 20) -> tuple[int, str]:
-        shares = ComputingShares("cpu")
-        monkeypatch.setattr(capture, "read", lambda trace, steps: ShortProfile(0.5, events))
+def recorded(monkeypatch, *profiles: ShortProfile) -> ComputingShares:
+    shares, told = ComputingShares("cpu"), iter(profiles)
+    monkeypatch.setattr(capture, "read", lambda trace, steps: next(told))
+    for _ in profiles:
         shares.record({}, TRACES[0], 20)
-        return shares.shorten({}, steps)
+    return shares
 
-    def test_a_trace_of_usual_size_has_all_steps(self, monkeypatch):
-        assert self.shortened(monkeypatch, MOST_EVENTS / 20) == (20, "")
-        assert self.shortened(monkeypatch, 0.0) == (20, "")
-        assert ComputingShares("cpu").shorten({}, 20) == (20, ""), "nothing is known"
 
-    def test_of_a_large_one_there_are_fewer_and_it_says_why(self, monkeypatch):
-        assert self.shortened(monkeypatch, MOST_EVENTS / 10) == (
-            10,
-            "Only 10 steps and not 20, for each leaves about 20,000 events in the trace.",
-        )
-        assert self.shortened(monkeypatch, MOST_EVENTS)[0] == LEAST_STEPS
-        assert self.shortened(monkeypatch, MOST_EVENTS, steps=2) == (2, "")
+@pytest.mark.parametrize(
+    ("profiles_ns", "call_ns", "again"),
+    [
+        ([1_000], 1_000, False),
+        ([1_000], 1_490, False),
+        ([1_000], 1_510, True),
+        ([1_000], 600, True),
+        ([1_000, 2_000], 9_000, True),
+        ([1_000, 2_000, 4_000], 9_000, False),
+    ],
+)
+def test_calls_unlike_those_of_the_profile_need_another_one_up_to_some(monkeypatch, profiles_ns, call_ns, again):
+    shares = recorded(monkeypatch, *[ShortProfile(0.5, 100, profile_ns) for profile_ns in profiles_ns])
+    assert shares.needed({}, [call_ns] * WINDOWS) is again
+
+
+@pytest.mark.parametrize(
+    ("events", "steps", "shorter", "why"),
+    [
+        (MOST_EVENTS / 20, 20, 20, ""),
+        (0.0, 20, 20, ""),
+        (MOST_EVENTS / 10, 20, 10, "Only 10 steps and not 20, for each leaves about 20,000 events in the trace."),
+        (MOST_EVENTS, 20, LEAST_STEPS, "Only"),
+        (MOST_EVENTS, 2, 2, ""),
+    ],
+)
+def test_a_large_trace_has_fewer_steps_and_says_why(monkeypatch, events, steps, shorter, why):
+    shares = recorded(monkeypatch, ShortProfile(0.5, events))
+    taken, said = shares.shorten({}, steps)
+    assert (taken, bool(said)) == (shorter, bool(why)) and said.startswith(why)

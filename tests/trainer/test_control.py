@@ -1,20 +1,18 @@
 """The content of a window, and the reasons for discarding it: the rules of every lane, on a test's clock."""
 
 import gc
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
 
 from tfmon.model import histogram
-from tfmon.model.lane_events import SLICE_START, KnobApplied, PhaseEntered, SliceEnded, Window
-from tfmon.model.lane_state import PAUSED, RACING
+from tfmon.model.lane_events import PAUSED, RACING, SLICE_START, KnobApplied, PhaseEntered, SliceEnded, Window
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob
 from tfmon.system import lane_clock
 from tfmon.trainer import lane_control, step_clock
 from tfmon.trainer.lane_control import PAUSE, PROFILE, WARM_UP, LaneControl
-from tfmon.trainer.slices import GPU_STRETCH_NS, STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter, Slices
+from tfmon.trainer.slices import STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter
 from tfmon.trainer.step_clock import (
     CAPACITY,
     COMPILING,
@@ -40,26 +38,16 @@ class Lane(LaneControl):
         monkeypatch.setattr(lane_control, "time", time)
         monkeypatch.setattr(lane_clock, "time", time)
         self.events: list[Any] = []
-        self.waiting: list[Any] = []
-        """Events that are sent with the next event."""
-        self.pieces: list[list[type]] = []
-        """The types of the events that were sent together."""
         self.room = True
         super().__init__(self, dict(SETTINGS), Sampler(), lambda: (None, None), device)
         self.become_ready()
 
     def send(self, event: Any) -> None:
         self.events.append(event)
-        self.pieces.append([type(one) for one in (*self.waiting, event)])
-        self.waiting = []
 
     def offer(self, *events: Any, later: bool = False) -> bool:
         if self.room:
-            self.waiting += events
             self.events += events
-        if self.room and not later:
-            self.pieces.append([type(one) for one in self.waiting])
-            self.waiting = []
         return self.room
 
     def handle(self, request: Request) -> None:
@@ -72,7 +60,6 @@ class Lane(LaneControl):
         return [event for event in self.events if isinstance(event, kind)]
 
     def step(self, took_ns: int, *, traced: bool = False) -> None:
-        """Train a step."""
         self.now_ns += took_ns
         clock = self.clock
         clock.times[clock.kept] = took_ns
@@ -130,35 +117,21 @@ class TestSlices:
         lane.handle(Pause())
         assert lane.of(PhaseEntered)[-1].phase == RACING, "a pause that comes too late"
 
-    def test_what_it_says_in_half_a_second_goes_with_its_end(self, lane):
-        started = len(lane.pieces)
-        for number in (1, 2):
-            lane.slice(number, 0.5, 1_000_000)
-        first, *pieces = lane.pieces[started:]
-        assert first == [PhaseEntered], "how long a step takes is not known"
-        assert pieces == [[*[Window] * 3, SliceEnded], [PhaseEntered, *[Window] * 3, SliceEnded]]
-
     def test_only_the_start_of_a_slice_is_discarded_though_the_pipe_is_full(self, lane):
         lane.room = False
         (window,) = lane.slice(1, 0.5, 1_000_000)
         assert window.steps == 500, "the last window of a slice is sent in any case"
 
     @pytest.mark.parametrize(
-        ("step_ns", "steps"),
-        [(1_000_000, 20), (5_000_000, 4), (9_000_000, 4), (19_000_000, 2), (20_000_000, 1), (99_000_000, 1)],
+        ("device", "step_ns", "steps"),
+        [
+            *(("cpu", 1_000_000, 20), ("cpu", 5_000_000, 4), ("cpu", 9_000_000, 4), ("cpu", 19_000_000, 2)),
+            *(("cpu", 20_000_000, 1), ("cpu", 99_000_000, 1), ("gpu", 1_000_000, 50), ("gpu", 99_000_000, 2)),
+        ],
     )
-    def test_a_stretch_has_10_ms_or_one_step_and_one_long_step_is_enough(self, lane, step_ns, steps):
-        first, *_ = lane.slice(1, 2.0, step_ns)
+    def test_a_stretch_has_10_ms_or_one_step_and_on_a_gpu_more(self, monkeypatch, device, step_ns, steps):
+        first, *_ = Lane(monkeypatch, device).slice(1, 2.0, step_ns)
         assert (first.marks, first.steps) == ((SLICE_START,), steps)
-
-    def test_the_stretches_of_a_gpu_are_longer(self, monkeypatch):
-        slices = Slices("gpu")
-        slices.begin(RunSlice(round=1, seconds=1.0), 0, 0, 0)
-        assert slices.due_ns(0) == GPU_STRETCH_NS
-        assert slices.stretch_ns == GPU_STRETCH_NS
-        lane = Lane(monkeypatch, "gpu")
-        first, *_ = lane.slice(1, 2.0, 99_000_000)
-        assert (first.marks, first.steps) == ((SLICE_START,), 2), "its clocks take longer to rise"
 
     def test_the_start_lasts_until_the_lane_is_no_longer_getting_faster(self, lane):
         lane.handle(RunSlice(round=1, seconds=2.0))
@@ -168,12 +141,10 @@ class TestSlices:
         (window,) = lane.of(Window)
         assert window.marks == (SLICE_START,) and window.step == lane.clock.done
 
-    def test_a_slice_says_who_used_the_cpu_in_it(self, lane, tmp_path):
+    def test_a_slice_says_who_used_the_cpu_in_it(self, lane, tmp_path, put):
         def counters(delay_ns: int, user: int, stolen: int) -> None:
-            thread = tmp_path / "proc/self/task/7"
-            thread.mkdir(parents=True, exist_ok=True)
-            (thread / "schedstat").write_text(f"5 {delay_ns} 2\n")
-            (tmp_path / "proc/stat").write_text(f"cpu  {user} 0 0 999 0 0 0 {stolen} 0 0\ncpu0 1 1 1\n")
+            put("proc/self/task/7/schedstat", f"5 {delay_ns} 2\n")
+            put("proc/stat", f"cpu  {user} 0 0 999 0 0 0 {stolen} 0 0\ncpu0 1 1 1\n")
 
         lane._cpu = CpuMeter(tmp_path)
         counters(1_000, 100, 5)
@@ -208,13 +179,21 @@ class TestWindows:
         assert (window.steps, window.examples, window.span_ns) == (400, 4_000, 2 * WINDOW_NS)
         assert sum(window.histogram.values()) == 400
 
-    def test_the_wait_for_the_device_is_synchronisation(self, lane):
+    def test_a_window_whose_report_a_signal_interrupts_is_not_reported_again(self, lane):
         lane.handle(Run())
-        lane.step(1_000_000)
-        lane.now_ns += 3_000_000
-        lane.finish_stretch(lane.now_ns, 0.5)
-        (window,) = lane.of(Window)
-        assert (window.sync_ns, window.span_ns, window.loss) == (3_000_000, 4_000_000, 0.5)
+        lane.stretch(20_000_000)
+
+        def interrupted(*events: Any, later: bool = False) -> bool:
+            del lane.offer
+            lane.events += events
+            raise KeyboardInterrupt
+
+        lane.offer = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            lane.stretch(20_000_000)
+        lane.stretch(20_000_000)
+        first, second, third = lane.of(Window)
+        assert (second.since_ns, third.since_ns) == (first.at_ns, second.at_ns)
 
     def test_discarded_steps_are_counted_and_their_marks_stay(self, lane):
         lane.handle(Run())
@@ -255,84 +234,56 @@ def test_a_change_is_confirmed_with_its_first_step_and_marks_its_window(lane):
     assert len(lane.of(KnobApplied)) == 1
 
 
-class TestSampler:
-    SAMPLE = Samples(steps=1, examples=10, input_ns=1, copy_ns=2, call_ns=3, tail_ns=4)
-
-    def test_a_step_is_sampled_once_a_second_and_for_one_percent_of_the_time(self):
-        sampler = Sampler()
-        assert sampler.due(0)
-        sampler.add(self.SAMPLE, 5_000_000, 1_000_000)
-        assert not sampler.due(1_004_999_999) and sampler.due(1_005_000_000)
-        sampler.add(self.SAMPLE, 0, 30_000_000)
-        assert not sampler.due(2_999_999_999) and sampler.due(3_000_000_000)
-        assert sampler.sums == Samples(steps=2, examples=20, input_ns=2, copy_ns=4, call_ns=6, tail_ns=8)
-
-    def test_the_first_sample_after_a_change_is_dropped_and_its_examples_are_not(self):
-        sampler = Sampler(drop_first=True)
-        for expected in (0, 1):
-            sampler.add(self.SAMPLE, 0, 0)
-            assert sampler.sums.steps == expected
-        sampler.expect_change()
-        assert sampler.due(0)
-        sampler.add(self.SAMPLE, 0, 0)
-        assert (sampler.sums.steps, sampler.sums.examples) == (1, 30)
+def test_a_step_is_sampled_once_a_second_and_for_one_percent_of_the_time():
+    sampler, sample = Sampler(), Samples(steps=1, examples=10, input_ns=1, copy_ns=2, call_ns=3, tail_ns=4)
+    assert sampler.due(0)
+    sampler.add(sample, 5_000_000, 1_000_000)
+    assert not sampler.due(1_004_999_999) and sampler.due(1_005_000_000)
+    sampler.add(sample, 0, 30_000_000)
+    assert not sampler.due(2_999_999_999) and sampler.due(3_000_000_000)
+    assert sampler.sums == Samples(steps=2, examples=20, input_ns=2, copy_ns=4, call_ns=6, tail_ns=8)
+    # The first sample after a change is dropped, and its examples are not.
+    sampler = Sampler(drop_first=True)
+    sampler.add(sample, 0, 0)
+    sampler.add(sample, 0, 0)
+    sampler.expect_change()
+    assert sampler.due(0)
+    sampler.add(sample, 0, 0)
+    assert (sampler.sums.steps, sampler.sums.examples) == (1, 30)
 
 
-class TestClock:
-    def test_times_are_counted_into_the_bins_of_the_model(self):
-        times = [1, 2, 999, 1_000_000, 1_000_001, 70_000_000_000]
-        clock = StepClock()
-        for slot, time_ns in enumerate([*times, 5]):
-            clock.times[slot] = time_ns
-        clock.count(len(times))
-        assert clock.histogram == histogram.count(times)
-        assert (clock.steps, clock.longest_ns) == (len(times), max(times))
-        clock.count(1)
-        assert clock.histogram == histogram.count([*times, 1])
-        clock.reset(77)
-        assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
-
-    def test_more_times_than_the_ring_holds_are_all_counted(self):
-        clock = StepClock()
-        times = [1_000 + number for number in range(3 * CAPACITY)]
-        left = list(times)
-        while left:
-            stretch = left[: min(1_500, clock.room)]
-            del left[: len(stretch)]
-            for slot, time_ns in enumerate(stretch):
-                clock.times[clock.kept + slot] = time_ns
-            clock.count(len(stretch))
-        assert (clock.steps, clock.longest_ns) == (len(times), times[-1])
-        assert clock.histogram == histogram.count(times)
-
-    def test_without_numpy_they_are_counted_the_same(self, monkeypatch):
-        monkeypatch.setattr(step_clock, "HAS_NUMPY", False)
-        self.test_times_are_counted_into_the_bins_of_the_model()
+@pytest.mark.parametrize("has_numpy", [True, False])
+def test_times_are_counted_into_the_bins_of_the_model_also_if_the_ring_does_not_hold_them(monkeypatch, has_numpy):
+    monkeypatch.setattr(step_clock, "HAS_NUMPY", has_numpy)
+    clock = StepClock()
+    times = [1, 2, 999, 1_000_000, 1_000_001, *range(1_000, 1_000 + 3 * CAPACITY), 70_000_000_000]
+    left = list(times)
+    while left:
+        stretch = left[: min(1_500, clock.room)]
+        del left[: len(stretch)]
+        for slot, time_ns in enumerate([*stretch, 5][: clock.room]):
+            clock.times[clock.kept + slot] = time_ns
+        clock.count(len(stretch))
+    assert (clock.steps, clock.longest_ns) == (len(times), times[-1])
+    assert clock.histogram == histogram.count(times)
+    clock.reset(77)
+    assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
 
 
-class TestCollections:
-    @pytest.fixture
-    def watch(self) -> Iterator[CollectorWatch]:
-        callbacks, gc.callbacks[:] = gc.callbacks[:], []
-        gc.disable()  # a real collection would be another one
-        yield CollectorWatch()
-        gc.enable()
-        gc.callbacks[:] = callbacks
-        gc.unfreeze()
+def test_a_long_collection_is_noticed_once_and_not_before_the_race(monkeypatch):
+    monkeypatch.setattr(gc, "callbacks", [])
+    watch = CollectorWatch()
 
-    def collect(self, monkeypatch: pytest.MonkeyPatch, took_ns: int, collect: Any) -> None:
-        """Collect with a clock that moves by so much whenever it is read."""
-        ticks = iter(range(0, 100 * took_ns, took_ns))
-        monkeypatch.setattr(lane_clock, "time", SimpleNamespace(monotonic_ns=lambda: next(ticks)))
-        collect()
-        monkeypatch.undo()
+    def collect(took_ns: int) -> None:
+        for phase, at_ns in (("start", 0), ("stop", took_ns)):
+            monkeypatch.setattr(lane_clock, "time", SimpleNamespace(monotonic_ns=lambda at_ns=at_ns: at_ns))
+            for callback in gc.callbacks:
+                callback(phase, {})
 
-    @pytest.mark.parametrize(("took_ns", "long"), [(LONG_COLLECTION_NS, False), (LONG_COLLECTION_NS + 1, True)])
-    def test_a_long_one_is_noticed_once(self, watch, monkeypatch, took_ns, long):
-        self.collect(monkeypatch, took_ns, gc.collect)
-        assert [watch.take(), watch.take()] == [long, False]
-
-    def test_the_one_before_the_race_does_not_count(self, watch, monkeypatch):
-        self.collect(monkeypatch, LONG_COLLECTION_NS + 1, watch.settle)
-        assert gc.get_freeze_count() > 0
-        assert not watch.take()
+    collect(LONG_COLLECTION_NS + 1)
+    watch.settle()
+    gc.unfreeze()
+    collect(LONG_COLLECTION_NS)
+    assert not watch.take()
+    collect(LONG_COLLECTION_NS + 1)
+    assert [watch.take(), watch.take()] == [True, False]

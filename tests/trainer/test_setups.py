@@ -1,21 +1,15 @@
 """The training step in every form of the knobs: each has its effect, and the weights stay."""
 
-import queue
-import threading
+import ctypes
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.model.knobs import KnobError
-from tfmon.model.requests import SetKnob
-from tfmon.trainer import Scenario, runs_in_python
-from tfmon.trainer.batch_feed import BatchFeed, Pipelines
-from tfmon.trainer.setups import SetupBuilder, Steps
-
-from .running import OneStep
-from .test_pipeline import scenario, settings
+from tfmon.trainer import Scenario, runtime
+from tfmon.trainer.setups import Steps
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 
@@ -36,33 +30,18 @@ def steps(tf: Any) -> Steps:
     return Steps(Net(PLAIN), [tf.TensorSpec([None, 8]), tf.TensorSpec([None], tf.int64)])
 
 
-def graph_of(step: Any) -> Any:
-    return step.get_concrete_function().graph
-
-
 def kernels(step: Any) -> set[str]:
     """Return the types that the products of a step's graph are computed in."""
-    return {op.outputs[0].dtype.name for op in graph_of(step).get_operations() if op.type == "MatMul"}
+    operations = step.get_concrete_function().graph.get_operations()
+    return {op.outputs[0].dtype.name for op in operations if op.type == "MatMul"}
 
 
 def test_graph_runs_one_function_and_eager_none(tf, steps):
     inside: list[bool] = []
     steps._scenario.step = lambda _model: lambda x, y: inside.append(tf.executing_eagerly()) or tf.reduce_sum(x)
-    steps.make(PLAIN)(*BATCH)
-    steps.make(PLAIN)(*BATCH)
-    assert inside == [False]
-    steps.make({**PLAIN, "graph": False})(*BATCH)
-    steps.make({**PLAIN, "graph": False})(*BATCH)
+    for graph in (True, True, False, False):
+        steps.make({**PLAIN, "graph": graph})(*BATCH)
     assert inside == [False, True, True]
-
-
-def test_xla_compiles_the_function(steps):
-    def must_compile(settings: dict[str, Any]) -> bool:
-        function = steps.make(settings).get_concrete_function()
-        return bool(function.function_def.attr["_XlaMustCompile"].b)
-
-    assert must_compile({**PLAIN, "xla": True})
-    assert not must_compile(PLAIN)
 
 
 def test_xla_needs_a_graph(steps):
@@ -71,73 +50,53 @@ def test_xla_needs_a_graph(steps):
     steps.check({**PLAIN, "xla": True})
 
 
-@pytest.mark.parametrize(
-    ("value", "computed"), [("off", "float32"), ("bfloat16", "bfloat16"), ("float16", "float16")]
-)
-def test_mixed_precision_computes_in_16_bits_with_weights_in_32(steps, value, computed):
-    step = steps.make({**PLAIN, "mixed_precision": value})
-    assert kernels(step) == {computed}
-    assert {variable.dtype for variable in steps._model.variables} == {"float32"}
-    assert np.isfinite(float(step(*BATCH)))
-
-
-def test_all_forms_train_the_same_weights_and_optimizer(steps):
+def test_all_forms_have_their_effect_and_train_the_same_weights_and_optimizer(steps):
     variables = [*steps._model.trainable_variables]
     optimizer = steps._model.optimizer
     losses = []
-    for change in (
-        {},
-        {"graph": False},
-        {"xla": True},
-        {"mixed_precision": "bfloat16"},
-        {"mixed_precision": "float16"},
+    for change, computed in (
+        ({}, "float32"),
+        ({"graph": False}, None),
+        ({"xla": True}, "float32"),
+        ({"mixed_precision": "bfloat16"}, "bfloat16"),
+        ({"mixed_precision": "float16"}, "float16"),
     ):
         step = steps.make({**PLAIN, **change})
+        if computed is not None:
+            assert kernels(step) == {computed}
+            function = step.get_concrete_function().function_def
+            assert bool(function.attr["_XlaMustCompile"].b) is ("xla" in change)
         losses += [float(step(*BATCH)) for _ in range(4)]
+    assert {variable.dtype for variable in steps._model.variables} == {"float32"}
     assert all(now is before for now, before in zip(steps._model.trainable_variables, variables, strict=True))
-    assert losses[-1] < losses[8] < losses[0]
+    assert losses[-1] < losses[8] < losses[0] and np.isfinite(losses).all()
     assert int(optimizer.iterations) == 20
     kept = steps.make(PLAIN)
     steps.make({**PLAIN, "mixed_precision": "bfloat16"})
     assert steps.make(PLAIN) is kept and kernels(kept) == {"float32"}
 
 
-def test_a_step_that_runs_in_python_is_called_as_it_is(steps):
-    @runs_in_python
-    def own(x: Any, y: Any) -> int:
-        return len(x)
+class Cuda:
+    """A CUDA library with one device, whose calls return these error codes."""
 
-    steps._scenario.step = lambda _model: own
-    assert steps.make(PLAIN) is own
-
-
-def start(pipelines: Pipelines) -> tuple[SetupBuilder, queue.Queue[Any]]:
-    delivered: queue.Queue[Any] = queue.Queue()
-    builder = SetupBuilder(
-        pipelines, OneStep(print), lambda ready: delivered.put((ready.request, ready.result)), pytest.fail
-    )
-    builder.build(settings(4))
-    builder.start()
-    return builder, delivered
+    def __init__(self, init: int = 0, get: int = 0, uuid: int = 0) -> None:
+        self.cuInit = lambda _flags: init
+        self.cuDeviceGet = lambda _device, _index: get
+        self.cuDeviceGetUuid_v2 = lambda raw, _device: raw.__setitem__(slice(None), range(16)) or uuid
 
 
-def test_a_request_does_not_wait_until_the_replaced_pipeline_is_destroyed(tf):
-    ending, ended = threading.Event(), threading.Event()
+def test_the_uuid_is_as_the_driver_writes_it_and_none_where_cuda_does_not_tell_it(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: Cuda())
+    assert runtime.gpu_uuids() == ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f",)
+    assert len(runtime.gpu_uuids(3)) == 3
+    for call in ("init", "get", "uuid"):
+        monkeypatch.setattr(ctypes, "CDLL", lambda _name, call=call: Cuda(**{call: 100}))
+        assert runtime.gpu_uuids() == ()
+    monkeypatch.setattr(ctypes, "CDLL", lambda _name: object())  # a library that is too old
+    assert runtime.gpu_uuids() == ()
+    monkeypatch.setattr(ctypes, "CDLL", Mock(side_effect=OSError("libcuda.so.1: cannot open shared object file")))
+    assert runtime.gpu_uuids() == ()
 
-    class Slow:
-        def __del__(self) -> None:
-            ending.set()
-            ended.wait(PATIENCE_S)
 
-    builder, delivered = start(Pipelines(scenario(np.arange(8.0))))
-    try:
-        builder.discard(BatchFeed(iter([Slow()]), 1))
-        assert ending.wait(PATIENCE_S)
-        request = SetKnob(request=1, knob="batch_size", value=2)
-        builder.request(request)
-        assert delivered.get(timeout=PATIENCE_S)[0] is request
-        assert not builder.idle and builder.took_time() and builder.took_time(), "it is still being destroyed"
-    finally:
-        ended.set()
-    wait_for(lambda: builder.idle, what="the end of the pipeline")
-    assert builder.took_time() and not builder.took_time()
+def test_memory_that_tensorflow_does_not_tell_is_none_and_not_zero(tf):
+    assert [runtime.gpu_memory(kind) for kind in ("cpu", "gpu")] == [(None, None)] * 2

@@ -13,7 +13,8 @@ from tfmon.analysis.analysis import analyse
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.monitor import Ending
 from tfmon.ui.render.race_frame import PARTS, RaceFrame, draw
-from tfmon.ui.render.rows import Row, fit, plain
+from tfmon.ui.render.rows import Row, cells, fit, plain
+from tfmon.ui.screens.lane_page import lane_rows
 from tfmon.ui.source import Display
 
 HOPS = 4
@@ -28,7 +29,6 @@ def app_of(demo: Demo, kind: type[MonitorApp] = MonitorApp, **more) -> MonitorAp
 
 
 def text_of(screen: screen.Screen) -> str:
-    """Return the text that the terminal shows."""
     return "\n".join(strip.text.rstrip() for strip in screen._compositor.render_strips())
 
 
@@ -66,7 +66,6 @@ async def press(pilot: Screen, *keys: str) -> None:
 
 
 async def wheel(pilot: Screen, kind: type, offset: tuple[int, int]) -> None:
-    """Turn the wheel, or move the mouse."""
     await pilot._post_mouse_events([kind], None, offset=offset)
     await work_off(pilot)
     await pilot.pause()
@@ -81,12 +80,17 @@ def rows_of(shown: RaceFrame) -> list[Row]:
     rows: list[Row] = []
     for name in PARTS:
         if name == "status":
-            panes, columns = [*shown.panes.values()], shown.layout.columns
+            panes, columns = [*shown.panes.values()], shown.columns
             for beside in (panes[at : at + columns] for at in range(0, len(panes), columns)):
-                rows += [fit(itertools.chain(*row), shown.layout.width) for row in zip(*beside, strict=True)]
+                rows += [fit(itertools.chain(*row), cells(rows[0])) for row in zip(*beside, strict=True)]
         rows += shown.parts.get(name, ())
     return rows
 
 
 def text(shown: RaceFrame) -> str:
     return "\n".join(plain(rows_of(shown)))
+
+
+def lane_page(demo: Demo, lane: str, width: int = 120) -> str:
+    snapshot = demo.session.snapshot()
+    return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), width)))

@@ -4,7 +4,6 @@ import asyncio
 import re
 import tempfile
 import threading
-from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -32,88 +31,74 @@ def set_knob(knob: str, value: object) -> list[tuple[object, ...]]:
     return [("set_knob", "cpu", knob, value), ("set_knob", "gpu:0", knob, value)]
 
 
-async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_is_in_effect():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "B")
-        assert demo.controls.calls == set_knob("batch_size", 32)
-        assert shown(pilot).count("batch 20 → 32 requested") == 2, "in both panes"
-        for number, name in enumerate(demo.names, 1):
-            demo.apply(name, "batch_size", 32, number)
-        app.monitor.pull()
-        assert "requested" not in shown(pilot) and "batch 32" in shown(pilot)
-        await press(pilot, "b", "p")
-        assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
+async def test_a_knob_key_requests_a_value_of_every_lane_and_is_echoed_until_it_is_in_effect(demo, app, pilot):
+    await press(pilot, "B")
+    assert demo.controls.calls == set_knob("batch_size", 32)
+    await until(pilot, lambda: shown(pilot).count("batch 20 → 32 requested") == 2)  # in both panes
+    for number, name in enumerate(demo.names, 1):
+        demo.apply(name, "batch_size", 32, number)
+    app.monitor.pull()
+    assert "requested" not in shown(pilot) and "batch 32" in shown(pilot)
+    await press(pilot, "b", "p")
+    assert demo.controls.calls[2:] == [*set_knob("batch_size", 16), *set_knob("prefetch", 1)]
 
 
-async def test_a_run_whose_process_is_gone_says_so_after_every_key_and_takes_no_change():
+async def test_a_run_whose_process_is_gone_says_so_after_every_key_and_takes_no_change(monkeypatch):
+    monkeypatch.setattr("tfmon.ui.monitor.MESSAGE_S", LOOK_S)
     demo, left = racing_demo(), []
-    gone = "process 7, which ran train.py, has ended without a word"
+    gone = "process 7, which ran train.py, has ended unexpectedly"
     app = app_of(demo, detachable=True, leave=lambda: left.append(True), lost=lambda: gone)
     async with app.run_test(size=SIZE) as pilot:
         for key in ("space", "B", "v", "l", "escape"):
             await press(pilot, key)
-            demo.clock.ahead(60)
             app.monitor.pull()
-            assert gone in shown(pilot)
+            await until(pilot, lambda: gone in shown(pilot))
         assert demo.controls.calls == []
         assert "pause" not in shown(pilot).splitlines()[-1]
         await press(pilot, "q")
         assert left
 
 
-async def test_esc_and_a_letter_right_after_it_are_two_keys():
-    app = app_of(racing_demo())
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "l")
-        parser = XTermParser()
-        (typed,) = (*parser.feed("\x1bk"), *parser.feed(""))
-        app.post_message(typed)
-        await until(pilot, lambda: "Knobs of all lanes" in shown(pilot))
+async def test_keys_act_on_the_focused_lane_focus_goes_round_and_esc_and_a_letter_are_two_keys(demo, app, pilot):
+    seen = []
+    for key in ("tab", "tab", "tab", "shift+tab", "shift+tab", "escape"):
+        await press(pilot, key)
+        seen.append(app.monitor.view.focused)
+    assert seen == ["cpu", "gpu:0", None, "gpu:0", "cpu", None]
+    await press(pilot, "tab", "tab", "p")
+    assert "prefetch off → 1 · gpu:0 only" in shown(pilot), "the effect is said"
+    assert demo.controls.calls == [("set_knob", "gpu:0", "prefetch", 1)]
+    await press(pilot, "l")
+    parser = XTermParser()
+    (typed,) = (*parser.feed("\x1bk"), *parser.feed(""))
+    app.post_message(typed)
+    await until(pilot, lambda: "Knobs of " in shown(pilot))
 
 
-async def test_keys_act_on_the_focused_lane_and_focus_goes_round_through_all_lanes():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        seen = []
-        for key in ("tab", "tab", "tab", "shift+tab", "shift+tab", "escape"):
-            await press(pilot, key)
-            seen.append(app.monitor.view.focused)
-        assert seen == ["cpu", "gpu:0", None, "gpu:0", "cpu", None]
-        await press(pilot, "tab", "tab", "p")
-        assert "prefetch off → 1 · gpu:0 only" in shown(pilot), "the effect is said"
-        assert demo.controls.calls == [("set_knob", "gpu:0", "prefetch", 1)]
+@pytest.mark.parametrize("pilot", [(80, 24)], indirect=True)
+async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do(demo, pilot):
+    await press(pilot, "k")
+    for part in ("batch", "prefetch", "restarts the lane", "while it trains", "Examples in one"):
+        assert part in shown(pilot)
+    await press(pilot, "down")
+    assert chosen(pilot) == "prefetch"
+    await press(pilot, "down", "right")
+    assert demo.controls.calls == set_knob("graph", False)
+    assert "graph on → off, with a restart of cpu, gpu:0" in shown(pilot)
+    await press(pilot, "down", "left", "escape")
+    assert demo.controls.calls[-1] == ("set_knob", "gpu:0", "width", 64)
+    assert isinstance(pilot.app.screen, RaceScreen)
 
 
-async def test_the_knob_page_lists_all_knobs_and_changes_them_as_the_keys_do():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "k")
-        for part in ("batch", "prefetch", "restarts the lane", "while it trains", "Examples in one"):
-            assert part in shown(pilot)
-        await press(pilot, "down")
-        assert chosen(pilot) == "prefetch"
-        await press(pilot, "down", "right")
-        assert demo.controls.calls == set_knob("graph", False)
-        assert "graph on → off, with a restart of cpu, gpu:0" in shown(pilot)
-        await press(pilot, "down", "left", "escape")
-        assert demo.controls.calls[-1] == ("set_knob", "gpu:0", "width", 64)
-        assert isinstance(pilot.app.screen, RaceScreen)
-
-
-async def test_restart_takes_the_focused_lane_or_the_failed_ones_or_all_but_a_knob_only_the_living():
-    demo = racing_demo()
+async def test_restart_takes_all_or_the_failed_or_the_focused_lane_but_a_knob_only_the_living(demo, app, pilot):
+    await press(pilot, "r")
+    assert demo.controls.calls == [("restart", ("cpu", "gpu:0"))]
     demo.fail("gpu:0")
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "p", "r", "tab", "r")
-        restarts = [("restart", ("gpu:0",)), ("restart", ("cpu",))]
-        assert demo.controls.calls == [("set_knob", "cpu", "prefetch", 1), *restarts]
-        assert "restarting cpu" in shown(pilot)
-    async with app_of(healthy := racing_demo()).run_test(size=SIZE) as pilot:
-        await press(pilot, "r")
-        assert healthy.controls.calls == [("restart", ("cpu", "gpu:0"))]
+    app.monitor.pull()
+    await press(pilot, "p", "r", "tab", "r")
+    restarts = [("restart", ("gpu:0",)), ("restart", ("cpu",))]
+    assert demo.controls.calls[1:] == [("set_knob", "cpu", "prefetch", 1), *restarts]
+    assert "restarting cpu" in shown(pilot)
 
 
 async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mode():
@@ -125,41 +110,22 @@ async def test_space_pauses_what_races_and_then_resumes_it_and_t_changes_the_mod
         pilot.app.monitor.pull()
         await press(pilot, "space")
         assert "pause requested: cpu, gpu:0" in shown(pilot)
-        demo.enter_all("paused")
+        demo.enter("cpu", "paused")
         pilot.app.monitor.pull()
         await press(pilot, "space")
-        assert "resumed: cpu" in shown(pilot)
+        demo.enter("gpu:0", "paused")
+        pilot.app.monitor.pull()
+        await press(pilot, "space")
+        assert "resumed: cpu, gpu:0" in shown(pilot)
         await press(pilot, "t")
         assert "share the cores" in shown(pilot)
         both = ("cpu", "gpu:0")
-        assert demo.controls.calls == [("pause", both), ("resume", both), ("set_mode", "concurrent")]
+        assert demo.controls.calls == [
+            ("pause", both), ("pause", ("gpu:0",)), ("resume", both), ("set_mode", "concurrent"),
+        ]  # fmt: skip
 
 
-async def test_the_timer_pulls_without_any_key_and_only_in_another_second_while_all_are_paused():
-    demo = racing_demo()
-    app = app_of(demo)
-
-    def ticks() -> None:
-        for _ in range(CALM_TICKS):
-            app._tick()
-
-    async with app.run_test(size=SIZE) as pilot:
-        demo.enter("cpu", "paused")
-        await until(pilot, lambda: "paused 0:00" in shown(pilot))
-        demo.enter("gpu:0", "paused")
-        app.monitor.pull()
-        drawn = app.monitor.snapshot
-        ticks()
-        assert app.monitor.snapshot is drawn
-        demo.clock.ahead(1)
-        ticks()
-        await until(pilot, lambda: "paused 0:01" in shown(pilot))
-
-
-async def test_a_race_that_nobody_touches_is_drawn_every_two_seconds():
-    demo = racing_demo()
-    app = app_of(demo)
-
+async def test_a_race_that_nobody_touches_is_drawn_every_two_seconds(demo, app, pilot):
     def draws(ticks: int) -> int:
         count = 0
         for _ in range(ticks):
@@ -169,79 +135,69 @@ async def test_a_race_that_nobody_touches_is_drawn_every_two_seconds():
             count += app.monitor.snapshot is not drawn
         return count
 
-    async with app.run_test(size=SIZE) as pilot:
-        demo.clock.ahead(1)
-        demo.go()
-        app.monitor.pull()
-        await press(pilot, "i")
-        assert draws(8) == 8, "somebody looks"
-        demo.clock.ahead(11)
-        draws(CALM_TICKS)
-        assert draws(2 * CALM_TICKS) == 2
-        await press(pilot, "i")
-        assert draws(8) == 8
+    demo.clock.ahead(1)
+    demo.go()
+    app.monitor.pull()
+    await press(pilot, "i")
+    assert draws(8) == 8, "somebody looks"
+    demo.clock.ahead(11)
+    draws(CALM_TICKS)
+    assert draws(2 * CALM_TICKS) == 2
+    await press(pilot, "i")
+    assert draws(8) == 8
 
 
-async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch):
+async def test_a_snapshot_is_analysed_once_however_much_is_drawn(monkeypatch, app, pilot):
     analysed = []
-    monkeypatch.setattr(
-        "tfmon.ui.monitor.analyse",
-        lambda snapshot, *before: analysed.append(snapshot) or analyse(snapshot, *before),
-    )
-    for name in ("find_verdict", "find_bottleneck", "shares_of", "causes_of", "curve_of", "gain_of", "best_of"):
-        for module in ("race_frame", "pane", "reading_rows", "bars", "table"):
-            assert name not in vars(__import__(f"tfmon.ui.render.{module}", fromlist=["x"]))
-    app = app_of(racing_demo())
-    async with app.run_test(size=SIZE) as pilot:
-        analysed.clear()
-        app.monitor.pull()
-        assert len(analysed) == 1
-        await press(pilot, "enter", "escape")
-        await pilot.resize_terminal(80, 24)
-        assert len(analysed) == len({id(snapshot) for snapshot in analysed})
-        assert analysed[-1] is app.monitor.snapshot
+
+    def count(snapshot, *before):
+        analysed.append(snapshot)
+        return analyse(snapshot, *before)
+
+    monkeypatch.setattr("tfmon.ui.monitor.analyse", count)
+    app.monitor.pull()
+    assert len(analysed) == 1
+    await press(pilot, "enter", "escape")
+    await pilot.resize_terminal(80, 24)
+    assert len(analysed) == len({id(snapshot) for snapshot in analysed})
+    assert analysed[-1] is app.monitor.snapshot
 
 
 LINE = "gpu:0 failed 0:00 ago, while hidden (Esc): no module named 'keras_hub'"
 
 
-async def test_a_lane_that_fails_behind_a_page_is_told_there_and_on_the_race_until_esc():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "question_mark")
-        demo.fail("gpu:0")
-        pilot.app.monitor.pull()
-        assert LINE in shown(pilot)
-        await press(pilot, "escape")
-        assert LINE in shown(pilot), "closing the page does not acknowledge it"
-        demo.clock.ahead(60)
-        pilot.app.monitor.pull()
-        assert "failed 1:00 ago" in shown(pilot)
-        await press(pilot, "escape")
-        assert "while hidden" not in shown(pilot)
-        demo.fail("cpu")
-        pilot.app.monitor.pull()
-        await press(pilot, "question_mark")
-        assert "while hidden" not in shown(pilot), "that one failed in sight"
+async def test_a_lane_that_fails_behind_a_page_is_told_there_and_on_the_race_until_esc(demo, pilot):
+    await press(pilot, "question_mark")
+    demo.fail("gpu:0")
+    pilot.app.monitor.pull()
+    assert LINE in shown(pilot)
+    await press(pilot, "escape")
+    assert LINE in shown(pilot), "closing the page does not acknowledge it"
+    demo.clock.ahead(60)
+    pilot.app.monitor.pull()
+    assert "failed 1:00 ago" in shown(pilot)
+    await press(pilot, "escape")
+    assert "while hidden" not in shown(pilot)
+    demo.fail("cpu")
+    pilot.app.monitor.pull()
+    await press(pilot, "question_mark")
+    assert "while hidden" not in shown(pilot), "that one failed in sight"
 
 
-async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel_does():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.click(offset=(60, 10))
-        await until(pilot, lambda: app.monitor.view.focused == "gpu:0")
-        await pilot.click(offset=(90, 10))
-        await until(pilot, lambda: app.monitor.view.focused is None)
-        bottom = shown(pilot).splitlines()[-1]
-        await pilot.click(offset=(bottom.index("prefetch"), 35))
-        await until(pilot, lambda: demo.controls.calls)
-        await pilot.click(offset=(bottom.index("batch"), 35), button=3)
-        await until(pilot, lambda: len(demo.controls.calls) == 4)
-        await wheel(pilot, MouseScrollUp, (bottom.index("batch"), 35))
-        await wheel(pilot, MouseScrollDown, (bottom.index("batch"), 35))
-        values = [call[2:] for call in demo.controls.calls if call[1] == "cpu"]
-        assert values == [("prefetch", 1), *(("batch_size", value) for value in (16, 32, 16))]
+async def test_a_click_focuses_a_pane_or_steps_a_knob_at_the_bottom_as_the_wheel_does(demo, app, pilot):
+    await pilot.click(offset=(60, 10))
+    await until(pilot, lambda: app.monitor.view.focused == "gpu:0")
+    await pilot.click(offset=(90, 10))
+    await until(pilot, lambda: app.monitor.view.focused is None)
+    bottom = shown(pilot).splitlines()[-1]
+    await pilot.click(offset=(bottom.index("prefetch"), 35))
+    await until(pilot, lambda: demo.controls.calls)
+    await pilot.click(offset=(bottom.index("batch"), 35), button=3)
+    await until(pilot, lambda: len(demo.controls.calls) == 4)
+    await wheel(pilot, MouseScrollUp, (bottom.index("batch"), 35))
+    await wheel(pilot, MouseScrollDown, (bottom.index("batch"), 35))
+    values = [call[2:] for call in demo.controls.calls if call[1] == "cpu"]
+    assert values == [("prefetch", 1), *(("batch_size", value) for value in (16, 32, 16))]
 
 
 async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
@@ -262,74 +218,70 @@ async def test_hidden_lanes_are_shown_by_focus_page_keys_and_wheel():
         assert "E  cpu" in shown(pilot)
 
 
-async def test_help_scrolls_and_stops_at_its_ends_and_keeps_what_matches():
-    app = app_of(racing_demo())
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "f1")
-        top = shown(pilot)
-        assert "change prefetch: off, 1, 2, auto" in top and "n/a" not in top
-        await wheel(pilot, MouseScrollUp, (10, 10))
-        assert app.screen.lines.scroll_offset.y == 0
-        await wheel(pilot, MouseScrollDown, (10, 10))
-        assert shown(pilot) != top
-        await press(pilot, "end")
-        bottom = shown(pilot)
-        await press(pilot, "down")
-        assert shown(pilot) == bottom
-        await press(pilot, "up")
-        assert shown(pilot) != bottom
-        await press(pilot, "slash", *"profile 20")
-        assert "Lanes" in shown(pilot) and "prefetch" not in shown(pilot)
-        await press(pilot, "escape")
-        assert "change prefetch: off, 1, 2, auto" in shown(pilot), "Esc drops the words first"
-        await press(pilot, "escape")
-        assert isinstance(pilot.app.screen, RaceScreen)
+@pytest.mark.parametrize("pilot", [(80, 24)], indirect=True)
+async def test_help_scrolls_and_stops_at_its_ends_and_keeps_what_matches(app, pilot):
+    await press(pilot, "f1")
+    top = shown(pilot)
+    assert "change prefetch: off, 1, 2, auto" in top and "n/a" not in top
+    await wheel(pilot, MouseScrollUp, (10, 10))
+    assert app.screen.lines.scroll_offset.y == 0
+    await wheel(pilot, MouseScrollDown, (10, 10))
+    assert shown(pilot) != top
+    await press(pilot, "end")
+    bottom = shown(pilot)
+    await press(pilot, "down")
+    assert shown(pilot) == bottom
+    await press(pilot, "up")
+    assert shown(pilot) != bottom
+    await press(pilot, "slash", *"profile 20")
+    assert "Lanes" in shown(pilot) and "prefetch" not in shown(pilot)
+    await press(pilot, "escape")
+    assert "change prefetch: off, 1, 2, auto" in shown(pilot), "Esc drops the words first"
+    await press(pilot, "escape")
+    assert isinstance(pilot.app.screen, RaceScreen)
 
 
-async def test_a_scenario_is_found_as_one_types_and_raced():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s")
-        await until(pilot, lambda: all(info.name in shown(pilot) for info in SCENARIOS))
-        await press(pilot, *"pbqrk?")
-        assert demo.controls.calls == [], "the keys of the race are characters here"
-        await until(pilot, lambda: "conv" not in shown(pilot))
-        await press(pilot, *["backspace"] * 6, *"large")
-        await until(pilot, lambda: "large-dense" in shown(pilot) and "conv" not in shown(pilot))
-        await press(pilot, "enter")
-        await until(pilot, lambda: demo.controls.calls)
-        assert demo.experiments.calls == [("stop",)], "an experiment is stopped first"
-        assert demo.controls.calls == [("race", "large-dense")]
-        assert isinstance(pilot.app.screen, RaceScreen)
-        demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
-        await press(pilot, "s")
-        await until(pilot, lambda: "▸ small-dense" in shown(pilot))
-        await press(pilot, "enter")
-        await until(pilot, lambda: "mine.py:3: invalid syntax · a scenario is a Python file" in shown(pilot))
+@pytest.mark.parametrize("pilot", [(80, 24)], indirect=True)
+async def test_a_scenario_is_found_as_one_types_and_raced(demo, pilot):
+    await press(pilot, "s")
+    await until(pilot, lambda: all(info.name in shown(pilot) for info in SCENARIOS))
+    await press(pilot, *"pbqrk?")
+    assert demo.controls.calls == [], "the keys of the race are characters here"
+    await until(pilot, lambda: "conv" not in shown(pilot))
+    await press(pilot, *["backspace"] * 6, *"large")
+    await until(pilot, lambda: "large-dense" in shown(pilot) and "conv" not in shown(pilot))
+    await press(pilot, "enter")
+    await until(pilot, lambda: demo.controls.calls)
+    assert demo.experiments.calls == [("stop",)], "an experiment is stopped first"
+    assert demo.controls.calls == [("race", "large-dense")]
+    assert isinstance(pilot.app.screen, RaceScreen)
+    demo.controls.race_error = UsageError("mine.py:3: invalid syntax", "a scenario is a Python file")
+    await press(pilot, "s")
+    await until(pilot, lambda: "▸ small-dense" in shown(pilot))
+    await press(pilot, "enter")
+    await until(pilot, lambda: "mine.py:3: invalid syntax · a scenario is a Python file" in shown(pilot))
 
 
-async def test_w_saves_the_screen_and_the_table_or_the_text_of_a_page_and_says_where(tmp_path, monkeypatch):
+async def test_w_saves_screen_and_table_or_the_text_of_a_page(demo, app, pilot, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    demo = racing_demo()
-    app = app_of(demo, table=lambda: race_report.to_text(analyse(demo.session.snapshot())))
-    async with app.run_test(size=SIZE) as pilot:
-        await press(pilot, "s", "w", "escape", "l", "slash", "w", "escape", "escape")
-        assert not list(tmp_path.iterdir()), "where one types, w is a character"
-        await press(pilot, "w")
-        stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg", app.monitor.view.message)
-        assert stem and "saved " in shown(pilot), app.monitor.view.message  # the path of the folder may be cut
-        assert "<svg" in (tmp_path / f"{stem[1]}.svg").read_text()
-        assert "cpu is 3.2× faster than gpu:0" in (tmp_path / f"{stem[1]}.txt").read_text()
-        for file in tmp_path.iterdir():
-            file.unlink()
-        await press(pilot, "question_mark", "w", "escape")
-        assert "change prefetch: off, 1, 2, auto" in next(tmp_path.glob("*.txt")).read_text()
-        folder = tmp_path / "gone"
-        folder.mkdir()
-        monkeypatch.chdir(folder)
-        folder.rmdir()
-        await press(pilot, "w")
-        assert "could not be saved: No such file or directory" in shown(pilot)
+    app.monitor.source.table = lambda: race_report.to_text(analyse(demo.session.snapshot()))
+    await press(pilot, "s", "w", "escape", "l", "slash", "w", "escape", "escape")
+    assert not list(tmp_path.iterdir()), "where one types, w is a character"
+    await press(pilot, "w")
+    stem = re.search(r"saved .*(tfmon-small-dense-\d{8}-\d{6})\.svg", app.monitor.view.message)
+    assert stem and "saved " in shown(pilot), app.monitor.view.message  # the path of the folder may be cut
+    assert "<svg" in (tmp_path / f"{stem[1]}.svg").read_text()
+    assert "cpu is 3.2× faster than gpu:0" in (tmp_path / f"{stem[1]}.txt").read_text()
+    for file in tmp_path.iterdir():
+        file.unlink()
+    await press(pilot, "question_mark", "w", "escape")
+    assert "change prefetch: off, 1, 2, auto" in next(tmp_path.glob("*.txt")).read_text()
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    await press(pilot, "w")
+    assert "could not be saved: No such file or directory" in shown(pilot)
 
 
 async def test_the_lanes_are_started_after_the_first_paint_and_why_they_cannot_stays_on_the_screen():
@@ -351,8 +303,7 @@ async def test_the_lanes_are_started_after_the_first_paint_and_why_they_cannot_s
 
 
 @pytest.mark.parametrize(("keys", "again"), [(["q"], False), (["question_mark", "ctrl+c"], True)])
-async def test_quit_stops_the_lanes_and_waits_for_them_until_it_is_pressed_again(keys, again, monkeypatch):
-    demo = racing_demo()
+async def test_quit_stops_the_lanes_and_waits_or_until_pressed_again(keys, again, demo, app, pilot, monkeypatch):
     may_end, stopped = threading.Event(), threading.Event()
 
     def stop() -> None:
@@ -360,26 +311,21 @@ async def test_quit_stops_the_lanes_and_waits_for_them_until_it_is_pressed_again
         may_end.wait(PATIENCE_S)
 
     monkeypatch.setattr(demo.controls, "stop", stop)
-    app = app_of(demo)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, *keys)
-        await until(pilot, lambda: stopped.is_set() and "stopping the lanes…" in shown(pilot))
-        assert app.return_value is None
-        await pilot.press("q") if again else may_end.set()
-        await until(pilot, lambda: app.return_value == ("forced" if again else "quit"))
+    await press(pilot, *keys)
+    await until(pilot, lambda: stopped.is_set() and "stopping the lanes…" in shown(pilot))
+    assert app.return_value is None
+    await pilot.press("q") if again else may_end.set()
+    await until(pilot, lambda: app.return_value == ("forced" if again else "quit"))
     may_end.set()
 
 
-async def test_a_signal_ends_it_from_any_thread_and_before_the_first_paint():
-    demo = racing_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await press(pilot, "s")
-        threading.Thread(target=app.request_quit).start()
-        await until(pilot, lambda: app.return_value == "signal")
-        assert demo.controls.calls == [("stop",)]
+async def test_a_signal_ends_it_from_any_thread_and_before_the_first_paint(demo, app, pilot):
+    await press(pilot, "s")
+    threading.Thread(target=app.request_quit).start()
+    await until(pilot, lambda: app.return_value == "signal")
+    assert demo.controls.calls == [("stop",)]
     started: list[bool] = []
-    app = app_of(racing_demo(), start=lambda _say: started.append(True))
+    app = app_of(demo, start=lambda _say: started.append(True))
     app.request_quit()
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: app.return_value == "signal")
@@ -388,7 +334,7 @@ async def test_a_signal_ends_it_from_any_thread_and_before_the_first_paint():
 
 async def test_ctrl_z_suspends_or_says_why_not():
     stopped: list[int] = []
-    for suspend, said in ((lambda: stopped.append(1), ""), (None, "no shell")):
+    for suspend, said in ((lambda: stopped.append(1), ""), (None, "not started by a shell")):
         app = app_of(racing_demo(), suspend=suspend)
         async with app.run_test() as pilot:
             await press(pilot, "ctrl+z")
@@ -396,23 +342,20 @@ async def test_ctrl_z_suspends_or_says_why_not():
             assert said in app.monitor.view.message
 
 
-async def test_no_key_changes_the_result_of_a_race_that_is_over():
-    demo = racing_demo()
+async def test_no_key_changes_the_result_of_a_race_that_is_over(demo, app, pilot, monkeypatch):
+    monkeypatch.setattr("tfmon.ui.monitor.MESSAGE_S", LOOK_S)
     demo.enter_all("done")
-    app = app_of(demo)
-    async with app.run_test(size=(120, 36)) as pilot:
-        await until(pilot, lambda: "95 % CI" in shown(pilot) and "leave" in shown(pilot))
-        before = shown(pilot)
-        for key in ("t", "space", "p", "B", "b", "g", "x", "e", "u"):
-            await press(pilot, key)
-        for _ in range(2):
-            demo.clock.ahead(6)
-            demo.sample((310, 290))
-            app.monitor.pull()
-        await pilot.pause()
-        assert shown(pilot) == before
-        called = {call[0] for call in demo.controls.calls}
-        assert not called & {"set_mode", "set_knob", "pause", "resume"}, "nothing was requested of the lanes"
+    await until(pilot, lambda: "95 % CI" in shown(pilot) and "leave" in shown(pilot))
+    before = shown(pilot)
+    for key in ("t", "space", "p", "B", "b", "g", "x", "e", "u"):
+        await press(pilot, key)
+    for _ in range(2):
+        demo.clock.ahead(6)
+        demo.sample((310, 290))
+        app.monitor.pull()
+    await until(pilot, lambda: shown(pilot) == before)
+    called = {call[0] for call in demo.controls.calls}
+    assert not called & {"set_mode", "set_knob", "pause", "resume"}, "nothing was requested of the lanes"
 
 
 class OnTerminal(MonitorApp):
@@ -421,20 +364,15 @@ class OnTerminal(MonitorApp):
     is_headless = False
 
 
-PAGES = (*"ilkPGdRyHEcs:", "f1")
-
-
-async def test_a_key_for_a_list_that_has_no_layout_yet_is_no_error():
-    app = app_of(racing_demo())
-    async with app.run_test(size=SIZE) as pilot:
-        app.post_message(Key("colon", None))
-        while app.return_code is None and not any(
-            found.scrollable_content_region for found in app.screen.query(CommandList)
-        ):
-            app.post_message(Key("pagedown", None))
-            await asyncio.sleep(0)
-        await press(pilot, "escape", "escape")
-        assert isinstance(app.screen, RaceScreen) and app.return_code is None
+async def test_a_key_for_a_list_that_has_no_layout_yet_is_no_error(app, pilot):
+    app.post_message(Key("colon", None))
+    while app.return_code is None and not any(
+        found.scrollable_content_region for found in app.screen.query(CommandList)
+    ):
+        app.post_message(Key("pagedown", None))
+        await asyncio.sleep(0)
+    await press(pilot, "escape", "escape")
+    assert isinstance(app.screen, RaceScreen) and app.return_code is None
 
 
 def fail(*_: object, **__: object) -> None:
@@ -454,7 +392,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(
-    ("key", "fault"), [*zip(PAGES, cycle(FAULTS), strict=False), (":", "a handler"), (":", "rendering")]
+    ("key", "fault"), [*zip("ilkGdREs", FAULTS, strict=True), (":", "a handler"), (":", "rendering")]
 )
 async def test_a_page_that_fails_is_closed_with_a_line_and_the_race_goes_on(key, fault, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

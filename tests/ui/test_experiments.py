@@ -19,31 +19,22 @@ from .pilot import app_of, frame, press, rows_of, shown
 SIZE = (120, 36)
 
 
-async def page(demo: Demo, key: str) -> list[str]:
-    """Return the lines of the page that a key opens."""
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, key)
-        return [line.rstrip() for line in shown(pilot).splitlines()]
-
-
-async def test_a_crossover_is_asked_for_with_knob_and_range_and_says_who_races_and_how_long():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "c")
-        text = shown(pilot)
-        assert "   C  cpu" in text and "   G  gpu:0" in text
-        assert "7 values: 4, 8, 16, 32, 64, 128, 256" in text, "from an eighth of the batch of 20 to 16 times it"
-        assert "about 0:50, up to " in text, "7 values of 6 pairs of 1.2 s, as the rounds of this race take"
-        await press(pilot, "tab", "right", "tab", "left", "left")
-        assert "4 values: 8, 16, 32, 64" in shown(pilot)
-        await press(pilot, *["left"] * 3)
-        assert "fewer than two powers of two from 8 to 8" in shown(pilot)
-        assert "starts" not in shown(pilot).splitlines()[-1], "a key that does nothing is not offered"
-        await press(pilot, "enter")
-        assert demo.experiments.calls == []
-        await press(pilot, "down", "enter")
-        assert demo.experiments.calls == [("start_crossover", "width", 16.0, 2048.0)]
-        assert "Crossover" in shown(pilot) and "from" not in shown(pilot).splitlines()[1]
+async def test_a_crossover_is_asked_for_with_knob_and_range_and_says_who_races_and_how_long(demo, pilot):
+    await press(pilot, "c")
+    text = shown(pilot)
+    assert "   C  cpu" in text and "   G  gpu:0" in text
+    assert "7 values: 4, 8, 16, 32, 64, 128, 256" in text, "from an eighth of the batch of 20 to 16 times it"
+    assert "about 0:50, up to " in text, "7 values of 6 pairs of 1.2 s, as the rounds of this race take"
+    await press(pilot, "tab", "right", "tab", "left", "left")
+    assert "4 values: 8, 16, 32, 64" in shown(pilot)
+    await press(pilot, *["left"] * 3)
+    assert "fewer than two powers of two from 8 to 8" in shown(pilot)
+    assert "starts" not in shown(pilot).splitlines()[-1], "a key that does nothing is not offered"
+    await press(pilot, "enter")
+    assert demo.experiments.calls == []
+    await press(pilot, "down", "enter")
+    assert demo.experiments.calls == [("start_crossover", "width", 16.0, 2048.0)]
+    assert "Crossover" in shown(pilot) and "from" not in shown(pilot).splitlines()[1]
 
 
 async def test_a_refused_crossover_is_said_and_one_that_runs_is_shown_and_stopped():
@@ -92,34 +83,35 @@ def tuned_demo(*, over: bool = True) -> Demo:
     return demo
 
 
-async def test_e_tries_advice_and_u_takes_it_back_and_why_neither_can_be_done_is_shown():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "e", "tab", "e")
-        assert demo.experiments.calls == [("start_tuning", "gpu:0", False), ("start_tuning", "cpu", False)]
-        await press(pilot, "u")
-        assert "undone: prefetch auto" in shown(pilot)
-        for key in ("e", "u"):
-            demo.experiments.refusal = f"{key}: no knob of this scenario helps cpu"
-            await press(pilot, key)
-            assert demo.experiments.refusal in shown(pilot)
+@pytest.mark.parametrize(("opened_by", "key", "everything"), [([], "e", False), (["E"], "enter", True)])
+async def test_advice_is_tried_and_undone_or_why_not_is_shown(opened_by, key, everything, demo, pilot):
+    await press(pilot, *opened_by, key, "tab", key)
+    assert demo.experiments.calls == [("start_tuning", name, everything) for name in ("gpu:0", "cpu")]
+    await press(pilot, "u")
+    assert "undone: prefetch auto" in shown(pilot)
+    for again in (key, "u"):
+        demo.experiments.refusal = f"{again}: no knob of this scenario helps cpu"
+        await press(pilot, again)
+        assert demo.experiments.refusal in shown(pilot)
+    demo.session.advance_series(tuning("cpu", everything=True))
+    pilot.app.monitor.pull()
+    await press(pilot, "escape", "E", "enter")
+    assert demo.experiments.calls[-1] == ("stop",)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 36)])
-async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(size):
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=size) as pilot:
-        await press(pilot, "H")
-        snapshot = demo.session.snapshot()
-        for row in analyse(snapshot).history:
-            shown_words = " ".join(shown(pilot).split())
-            cells = row.cells(len(snapshot.lanes))
-            assert all(" ".join(cell.split()) in shown_words for cell in cells), "the chosen one, below the table"
-            await press(pilot, "down")
-        await press(pilot, "u")
-        assert "undone: prefetch auto" in shown(pilot)
-        await press(pilot, "H")
-        assert "0:42" in shown(pilot) and "History" not in shown(pilot), "the same key closes it"
+@pytest.mark.parametrize("pilot", [(80, 24), (120, 36)], indirect=True)
+async def test_the_history_shows_every_change_in_full_and_u_takes_back_the_last(demo, pilot):
+    await press(pilot, "H")
+    snapshot = demo.session.snapshot()
+    for row in analyse(snapshot).history:
+        shown_words = " ".join(shown(pilot).split())
+        cells = row.cells(len(snapshot.lanes))
+        assert all(" ".join(cell.split()) in shown_words for cell in cells), "the chosen one, below the table"
+        await press(pilot, "down")
+    await press(pilot, "u")
+    assert "undone: prefetch auto" in shown(pilot)
+    await press(pilot, "H")
+    assert "0:42" in shown(pilot) and "History" not in shown(pilot), "the same key closes it"
 
 
 async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():
@@ -130,22 +122,6 @@ async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():
             await press(pilot, key)
             assert "G is trying prefetch auto, batch 256; E, Enter stops it" in shown(pilot), key
         assert demo.controls.calls == [] and demo.experiments.calls == []
-
-
-async def test_the_page_of_tuning_starts_and_stops_a_series_undoes_and_says_a_refusal():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=SIZE) as pilot:
-        await press(pilot, "E", "enter", "tab", "enter")
-        assert demo.experiments.calls == [("start_tuning", "gpu:0", True), ("start_tuning", "cpu", True)]
-        await press(pilot, "u")
-        assert "undone: prefetch auto" in shown(pilot)
-        demo.experiments.refusal = "gpu:0 does not train any more: start it again first"
-        await press(pilot, "enter")
-        assert demo.experiments.refusal in shown(pilot)
-        demo.session.advance_series(tuning("cpu", everything=True))
-        pilot.app.monitor.pull()
-        await press(pilot, "enter")
-        assert demo.experiments.calls[-1] == ("stop",)
 
 
 def test_the_race_says_what_came_of_it_and_how_to_undo_it():
@@ -159,7 +135,9 @@ def test_the_race_says_what_came_of_it_and_how_to_undo_it():
 
 
 async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_the_best_with_its_code():
-    text = await page(tuned_demo(), "E")
+    async with app_of(tuned_demo()).run_test(size=SIZE) as pilot:
+        await press(pilot, "E")
+        text = shown(pilot).splitlines()
     head = next(at for at, line in enumerate(text) if "outcome" in line)
     table, rest = text[head + 1 : head + 5], "\n".join(text[:head])
     changes = ["prefetch auto", "cache on", "xla on", "batch 256"]
@@ -172,11 +150,12 @@ async def test_the_page_of_tuning_has_a_line_for_everything_that_was_tried_and_t
     assert "prefetch(tf.data.AUTOTUNE)" in rest and "dataset.batch(256)" in rest
 
 
-async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far():
-    demo = racing_demo()
+async def test_an_attempt_in_progress_shows_its_pairs_and_the_gain_so_far(demo, pilot):
     _, after = demo.settings.values()
     pairs = tuple(Pair(math.log(1.28) + 0.001 * place, False, 1) for place in range(-3, 4))
     running = attempt_of("gpu:0", {**after, "batch_size": 10}, dict(after), pairs=pairs)
     demo.session.advance_series(tuning("gpu:0", attempts=(running,)))
-    (row,) = [line for line in await page(demo, "E") if line.endswith("in progress")]
+    pilot.app.monitor.pull()
+    await press(pilot, "E")
+    (row,) = [line for line in shown(pilot).splitlines() if line.endswith("in progress")]
     assert " batch 20 " in row and "+28 %   +2" in row and row.split()[-3].isdigit()

@@ -3,31 +3,19 @@
 import pytest
 from support.ui import REMOTE, Demo, connect, hosts_demo, lose
 
-from tfmon.analysis.analysis import analyse
 from tfmon.model.events import HostConnecting, HostLost, LanePrinted, MachineKnown
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Machine
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import machine_rows
 from tfmon.ui.render.rows import plain
-from tfmon.ui.screens.lane_page import lane_rows
 
-from .pilot import app_of, frame, press, rows_of, shown
-
-
-def race(demo: Demo, width: int = 200, height: int = 50, **view: bool) -> list[str]:
-    return plain(rows_of(frame(demo, width, height, **view)))
+from .pilot import app_of, frame, lane_page, press, rows_of, shown, until
 
 
 def pane(demo: Demo, lane: str, width: int = 200, **view: bool) -> list[str]:
-    """Return the rows of the pane of a lane, of three side by side."""
-    place, rows = demo.names.index(lane), race(demo, width, **view)
+    place, rows = demo.names.index(lane), plain(rows_of(frame(demo, width, 50, **view)))
     return [row[width * place // 3 : width * (place + 1) // 3] for row in rows if row.startswith(("│", "╭"))]
-
-
-def page(demo: Demo, lane: str) -> str:
-    snapshot = demo.session.snapshot()
-    return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), 120)))
 
 
 def test_lanes_of_different_machines_train_at_the_same_time_and_those_of_one_take_turns():
@@ -77,18 +65,18 @@ async def test_the_mode_says_who_waits_for_whom(specs, words, said):
         await press(pilot, "t")
         assert said in shown(pilot)
         demo.session.set_mode("turns")
-        await press(pilot, "tab")
-        assert f"{words} · 3 machines" in shown(pilot)
+        await until(pilot, lambda: f"{words} · 3 machines" in shown(pilot))
 
 
 def test_the_page_of_a_lane_tells_what_is_not_known_of_a_connection():
     demo = Demo(REMOTE)
-    assert "connecting" in page(demo, "gpu2/gpu:0") and "n/a (not measured yet)" in page(demo, "gpu2/gpu:0")
+    page = lane_page(demo, "gpu2/gpu:0")
+    assert "connecting" in page and "n/a (not measured yet)" in page
     demo = hosts_demo()
     lose(demo, "gpu2", "nothing came for 6 s")
     demo.clock.ahead(12)
-    assert "12.0 s ago: nothing came for 6 s" in page(demo, "gpu2/gpu:0")
-    assert "Connection" not in page(demo, "cpu") and "by this monitor" in page(demo, "cpu")
+    assert "12.0 s ago: nothing came for 6 s" in lane_page(demo, "gpu2/gpu:0")
+    assert "Connection" not in lane_page(demo, "cpu") and "by this monitor" in lane_page(demo, "cpu")
 
 
 def test_a_lane_that_starts_waits_for_its_connection_then_for_python_there():
@@ -121,9 +109,8 @@ async def test_nothing_that_a_host_says_reaches_the_terminal_with_control_charac
         connect(demo, "gpu2", facts)
         demo.session.accept(MachineKnown(at_ns=demo.clock(), machine=facts))
         demo.session.accept(LanePrinted(lane="gpu2/gpu:0", at_ns=demo.clock(), lines=(EVIL,)))
-        demo.session.accept(
-            LaneFailed(lane="gpu2/gpu:0", at_ns=demo.clock(), kind="host", message=EVIL, hint=EVIL)
-        )
+        failed = LaneFailed(lane="gpu2/gpu:0", at_ns=demo.clock(), kind="host", message=EVIL, hint=EVIL)
+        demo.session.accept(failed)
         demo.session.accept(HostLost(at_ns=demo.clock(), host="gpu2", reason=EVIL))
         app.monitor.say(EVIL)
         for keys in (["tab", "tab"], ["enter"], ["l"], ["escape"], ["z"], ["y"]):

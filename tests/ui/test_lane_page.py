@@ -1,62 +1,47 @@
-"""The pages of a lane and of reports: what bounds it, what may help, and every reading with its source."""
+"""The pages of a lane, of its account and of reports: limits, advice, and every reading with its source."""
 
 from dataclasses import replace
 
 import pytest
 from support.events import reread
-from support.profiles import memory_peak, profile
 from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
+from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, Accounted, TimePart
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.gpu_samples import ClockReason, SlowReading
-from tfmon.model.lane_events import Hello, LibrariesLoaded, Profiled
+from tfmon.model.lane_events import Hello
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
+from tfmon.model.spec import LaneSpec
 from tfmon.reports.race_report import to_text
 from tfmon.ui.render import lifecycle
 from tfmon.ui.render.reading_rows import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
-from tfmon.ui.screens.lane_page import _of_lane, lane_rows
 
-from .pilot import app_of, frame, press, rows_of, shown, text, until
-
-
-def race(demo: Demo) -> str:
-    return text(frame(demo))
+from .pilot import app_of, frame, lane_page, press, rows_of, shown, text, until
 
 
-def page(demo: Demo, lane: str, width: int = 120) -> str:
-    snapshot = demo.session.snapshot()
-    return "\n".join(plain(lane_rows(analyse(snapshot), snapshot.lane(lane), width)))
-
-
-def test_a_gpu_has_its_readings_with_their_sources_and_what_is_missing_says_why():
-    demo = racing_demo()
-    read = reread(
-        demo.session.snapshot().gpus[0], sm_clock_mhz=1_200.0, sm_clock_max_mhz=1_980.0,
-        reasons=(ClockReason("its power cap holds it down", "warning"),), warning="4 of 16 lanes",
-    )  # fmt: skip
-    demo.session.accept(read)
-    text = page(demo, "gpu:0")
-    for words in ("6 %", "(samples)", "1200 MHz of 1980 MHz", "its power cap holds it down", "4 of 16 lanes"):
-        assert words in text
-    assert "n/a (not read)" in text
-    demo.clock.ahead(42)
-    assert "GPU (stale: read 42" in page(demo, "gpu:0")
-
-
-def test_what_a_driver_is_slow_to_answer_is_told_with_its_age_on_the_page_and_in_the_pane():
+def test_a_gpu_has_its_readings_with_their_sources_and_ages_and_what_is_missing_says_why():
     demo = racing_demo()
     (before,) = demo.session.snapshot().gpus
-    slow = (SlowReading("load", 118.4, 11.84, before.at_ns - 7 * SECOND),)
-    demo.session.accept(replace(before, slow=slow))
-    text = page(demo, "gpu:0")
-    assert "load: the driver took 118 ms, so it is read every 11.8 s; read 7.0 s ago" in text
-    assert "6 %, 7 s ago" in race(demo)
-    demo.session.accept(replace(before, slow=(replace(slow[0], at_ns=before.at_ns),)))
-    assert "6 % busy" in race(demo)
+    slow = SlowReading("load", 118.4, 11.84, before.at_ns - 7 * SECOND)
+    read = reread(
+        before, sm_clock_mhz=1_200.0, sm_clock_max_mhz=1_980.0, warning="4 of 16 lanes",
+        reasons=(ClockReason("its power cap holds it down", "warning"),), slow=(slow,),
+    )  # fmt: skip
+    demo.session.accept(read)
+    page = lane_page(demo, "gpu:0")
+    for words in ("6 %", "(samples)", "1200 MHz of 1980 MHz", "its power cap holds it down", "4 of 16 lanes"):
+        assert words in page
+    assert "n/a (not read)" in page
+    assert "load: the driver took 118 ms, so it is read every 11.8 s; read 7.0 s ago" in page
+    assert "6 %, 7 s ago" in text(frame(demo))
+    demo.session.accept(replace(read, slow=(replace(slow, at_ns=before.at_ns),)))
+    assert "6 % busy" in text(frame(demo))
+    demo.clock.ahead(42)
+    assert "GPU (stale: read 42" in lane_page(demo, "gpu:0")
 
 
 def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_the_code():
@@ -69,11 +54,11 @@ def test_a_cause_is_in_the_pane_on_the_page_and_in_the_report_with_its_line_and_
         )
     )  # fmt: skip
     told = "a Python number retraces step, 40 times: `n`: 1 → 2; that took 2.0 s, 20 % of the time"
-    text = page(demo, "cpu", 160)
-    assert told in text and "train.py:7" in text and "step = tf.constant(step)" in text
+    page = lane_page(demo, "cpu", 160)
+    assert told in page and "train.py:7" in page and "step = tf.constant(step)" in page
     report = to_text(analyse(demo.session.snapshot()))
     assert f"cpu: {told}" in report and "  step = tf.constant(step)" in report
-    assert "a Python number retraces" in race(demo) and "(train.py:7, 20 %)" in race(demo)
+    assert "a Python number retraces" in text(frame(demo)) and "(train.py:7, 20 %)" in text(frame(demo))
     narrow = "\n".join(plain(rows_of(frame(demo, 80, 30))))
     assert "dispatch and compute alike; a Pyth" in narrow, "the figures make room for it"
 
@@ -87,10 +72,10 @@ def test_the_machine_and_what_disturbs_it_are_told():
             others_cpu_pct=75.0, cpu_pressure_pct=nothing,
         )
     )  # fmt: skip
-    text = page(demo, "cpu")
-    assert "75 % by programs that are neither tfmon nor its lanes" in text
-    assert "other programs keep 0.8 cores busy" in text
-    assert "for a core   n/a (this system keeps no account of pressure)" in text
+    page = lane_page(demo, "cpu")
+    assert "75 % by programs that are neither tfmon nor its lanes" in page
+    assert "other programs keep 0.8 cores busy" in page
+    assert "for a core   n/a (this system keeps no account of pressure)" in page
 
 
 def test_the_bar_of_step_time_and_its_words_fit_and_the_shares_add_up():
@@ -145,10 +130,10 @@ def stalled_demo() -> Demo:
 
 def test_the_pane_of_a_hung_lane_says_since_when_and_which_keys_help_until_its_next_message():
     demo = stalled_demo()
-    text = race(demo)
-    assert "stalled 0:25" in text and "Enter, then S shows its stacks, K ends it" in text
+    pane = text(frame(demo))
+    assert "stalled 0:25" in pane and "Enter, then S shows its stacks, K ends it" in pane
     demo.enter("gpu:0", "racing")
-    assert "stalled" not in race(demo)
+    assert "stalled" not in text(frame(demo))
 
 
 def test_a_stack_shows_each_file_with_its_line_however_narrow_it_is():
@@ -163,11 +148,19 @@ def test_a_stack_shows_each_file_with_its_line_however_narrow_it_is():
         assert len(call) <= width and (path in call) == (width == 160)
 
 
-async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
+async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it_unless_it_cannot_tell_or_has_ended():
     demo = stalled_demo()
     app = app_of(demo)
     async with app.run_test(size=(120, 50)) as pilot:
-        await press(pilot, "tab", "tab", "enter", "S")
+        await press(pilot, "tab", "enter", "S")
+        assert "cannot report its stacks" in app.monitor.view.message
+        end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
+        demo.session.accept(end)
+        app.monitor.pull()
+        await press(pilot, "S", "K")
+        assert "has ended already" in app.monitor.view.message
+        assert demo.controls.calls == []
+        await press(pilot, "tab", "S")
         assert demo.controls.calls[-1] == ("ask_stack", "gpu:0")
         demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=STACK))
         app.monitor.pull()
@@ -179,45 +172,44 @@ async def test_the_keys_of_its_page_ask_where_it_stands_and_end_it():
         assert demo.controls.calls[-1] == ("kill", "gpu:0")
 
 
-async def test_what_a_profile_tells_of_memory_is_on_the_page():
-    demo = racing_demo()
-    peaks = (memory_peak({"net/dense/Relu": 1100, "net/out/Relu": 92}, "GPU:0", before=308),)
-    one = profile({("net/dense/MatMul", "MatMul"): 1e6}, memory=peaks)
-    demo.session.accept(Profiled(lane="gpu:0", at_ns=demo.clock(), folder="x", profile=one))
-    lines = dict(_of_lane(demo.session.snapshot().lane("gpu:0")))
-    assert lines["profiled"].startswith("the peak of 1.5 GiB on GPU:0: 73 % net/dense")
-    assert "profiled" not in dict(_of_lane(demo.session.snapshot().lane("cpu")))
-
-
-async def test_a_lane_that_cannot_tell_or_has_ended_is_not_profiled():
-    demo = stalled_demo()
-    app = app_of(demo)
-    async with app.run_test(size=(120, 50)) as pilot:
-        await press(pilot, "tab", "enter", "S")
-        assert "cannot report its stacks" in app.monitor.view.message
-        end = LaneEnded(lane="cpu", at_ns=demo.clock(), exit_code=0, signal=None, requested=True)
-        demo.session.accept(end)
-        app.monitor.pull()
-        await press(pilot, "S", "K")
-        assert "has ended already" in app.monitor.view.message
-    assert demo.controls.calls == []
-
-
 def test_a_script_lane_shows_the_code_that_keeps_what_was_changed_and_what_cannot_be_known():
     demo = racing_demo()
-    assert "To keep" not in page(demo, "cpu")
+    assert "To keep" not in lane_page(demo, "cpu")
     demo.session.accept(
         LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": 2}, command="python train.py")
     )
-    assert 'prefetch = report.knob("prefetch", 2)' in page(demo, "cpu"), (
+    assert 'prefetch = report.knob("prefetch", 2)' in lane_page(demo, "cpu"), (
         "without TensorFlow, it is the script's own"
     )
-    loaded = LibrariesLoaded(
-        lane="cpu", at_ns=demo.clock(), tensorflow="2.21.0", keras="3", numpy="2", device_name=""
-    )
-    demo.session.accept(loaded)
+    demo.equip("cpu")
     reason = "the loop reads no dataset"
     demo.session.accept(NotMeasured(lane="cpu", at_ns=demo.clock(), what="examples", reason=reason))
-    told = page(demo, "cpu")
+    told = lane_page(demo, "cpu")
     assert "To keep what was changed, in the script" in told
     assert "dataset = dataset.prefetch(2)" in told and reason in told
+
+
+LINE = "train.py:3 `vectorize.adapt(source.batch(1))`"
+
+
+@pytest.mark.parametrize("width", [80, 140])
+async def test_a_opens_the_account_of_a_lane_with_the_lines_of_the_script(width):
+    demo = Demo([LaneSpec("cpu")])
+    async with app_of(demo).run_test(size=(width, 40)) as pilot:
+        await press(pilot, "A")
+        assert "before the first step" in shown(pilot), "there is no account yet"
+        demo.race(2)
+        parts = (
+            TimePart(START, INTERPRETER, "", 1 * SECOND),
+            TimePart(BEFORE, "adapting layers", LINE, 6 * SECOND),
+            TimePart(STEPS, "step", "", 3 * SECOND),
+        )
+        demo.session.accept(Accounted(lane=demo.names[0], at_ns=demo.clock(), parts=parts))
+        pilot.app.monitor.pull()
+        await press(pilot)
+        page = shown(pilot)
+        for text in ("before the first step", "60 %", "6.0 s", "adapting layers", LINE[:20]):
+            assert text in page, page
+        assert all(len(line) <= width for line in page.splitlines())
+        await press(pilot, "A", "i")
+        assert "The whole run" in shown(pilot)

@@ -5,17 +5,9 @@ from dataclasses import replace
 import pytest
 from support.ui import RUNS, FakeRuns, racing_demo
 
-from tfmon.ui.render.layout import TABS, tab_action
+from tfmon.ui.render.key_rows import TABS, tab_action
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.table import (
-    GAP,
-    Column,
-    Entry,
-    Order,
-    arranged,
-    whole_rows,
-    widths,
-)
+from tfmon.ui.render.table import GAP, Column, Entry, arranged, whole_rows, widths
 from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, chosen, press, shown, until
@@ -24,94 +16,80 @@ OPENED_BY = {"lane": "i", "log": "l", "knobs": "k", "profile": "P", "doctor": "d
 DOCTOR = "GPU\n  ✗ broken  driver  not found\n             fix: install one\n  ✓ ok      libraries  all there"
 
 
-def app_with_pages(demo):
+@pytest.fixture
+def app(demo):
     return app_of(demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda lane: f"20 steps of {lane}")
 
 
-async def test_each_page_is_a_key_away_from_every_other_and_from_the_race():
-    app = app_with_pages(racing_demo())
-    async with app.run_test(size=(120, 36)) as pilot:
-        actions = {tab: tab_action(tab) for tab in TABS}
-        for there, key in OPENED_BY.items():
-            await press(pilot, key)
-            assert app.screen.tab == there
-            assert f"[{key} {there}]" in shown(pilot).splitlines()[0]
-            assert len(app.screen_stack) == 2, "pages do not pile up"
-            for other, one in OPENED_BY.items():
-                if other != there:
-                    assert app.screen.active_bindings[one].binding.action == actions[other], (there, other)
-        await press(pilot, "escape")
-        assert isinstance(app.screen, RaceScreen)
-        await press(pilot, "l", "l")
-        assert isinstance(app.screen, RaceScreen), "its own key closes a page"
-        await press(pilot, "l", "question_mark", "k")
-        assert app.screen.tab == "knobs" and len(app.screen_stack) == 2, "from the help, too"
+async def test_each_page_is_a_key_away_from_every_other_and_from_the_race(app, pilot):
+    actions = {tab: tab_action(tab) for tab in TABS}
+    for there, key in OPENED_BY.items():
+        await press(pilot, key)
+        assert app.screen.tab == there
+        assert f"[{key} {there}]" in shown(pilot).splitlines()[0]
+        assert len(app.screen_stack) == 2, "pages do not pile up"
+        for other, one in OPENED_BY.items():
+            if other != there:
+                assert app.screen.active_bindings[one].binding.action == actions[other], (there, other)
+    await press(pilot, "escape")
+    assert isinstance(app.screen, RaceScreen)
+    await press(pilot, "l", "l")
+    assert isinstance(app.screen, RaceScreen), "its own key closes a page"
+    await press(pilot, "l", "question_mark", "k")
+    assert app.screen.tab == "knobs" and len(app.screen_stack) == 2, "from the help, too"
 
 
-async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_shown():
-    app = app_with_pages(racing_demo())
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "i", "tab", "pagedown")
-        before = shown(pilot)
-        assert "Lane G: gpu:0" in before
-        await press(pilot, "k", "down", "down", "o", "R", "slash", *"conv", "enter", "down")
-        assert "2 of 4 runs" in shown(pilot)
-        await press(pilot, "l")
-        assert "Log of lane G" in shown(pilot), "the lane is the same on every page"
-        await press(pilot, "i")
-        assert shown(pilot) == before
-        await press(pilot, "k")
-        assert chosen(pilot) == "graph" and "knob↑" in shown(pilot)
-        await press(pilot, "escape", "R")
-        assert "2 of 4 runs" in shown(pilot)
-        assert chosen(pilot).startswith("2026-01-01")
+async def test_a_page_keeps_its_place_its_filter_and_the_lane_while_others_are_shown(pilot):
+    await press(pilot, "i", "tab", "pagedown")
+    before = shown(pilot)
+    assert "Lane G: gpu:0" in before
+    await press(pilot, "k", "down", "down", "o", "R", "slash", *"conv", "enter", "down")
+    assert "2 of 4 runs" in shown(pilot)
+    await press(pilot, "l")
+    assert "Log of lane G" in shown(pilot), "the lane is the same on every page"
+    await press(pilot, "i")
+    assert shown(pilot) == before
+    await press(pilot, "k")
+    assert chosen(pilot) == "graph" and "knob↑" in shown(pilot)
+    await press(pilot, "escape", "R")
+    assert "2 of 4 runs" in shown(pilot)
+    assert chosen(pilot).startswith("2026-01-01")
 
 
-async def test_tabs_and_words_at_the_bottom_can_be_clicked_and_entries_of_a_list():
-    demo = racing_demo()
-    app = app_with_pages(demo)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "i")
-        await pilot.click(offset=(shown(pilot).index("knobs"), 0))
-        await until(pilot, lambda: app.screen.tab == "knobs" and "   width" in shown(pilot))
-        row = next(y for y, line in enumerate(shown(pilot).splitlines()) if line.startswith("   width"))
-        await pilot.click(offset=(5, row))
-        await until(pilot, lambda: chosen(pilot) == "width")
-        assert not demo.controls.calls
-        await pilot.click(offset=(5, row))
-        await until(pilot, lambda: demo.controls.calls)
-        await pilot.click(offset=(shown(pilot).splitlines()[-1].index("back"), 29))
-        await until(pilot, lambda: isinstance(app.screen, RaceScreen))
+async def test_tabs_columns_and_entries_of_a_list_and_words_at_the_bottom_can_be_clicked(demo, app, pilot):
+    await press(pilot, "i")
+    await pilot.click(offset=(shown(pilot).index("knobs"), 0))
+    await until(pilot, lambda: app.screen.tab == "knobs" and "   width" in shown(pilot))
+    for arrow in "↑↓":
+        at = shown(pilot).splitlines()[3].index("a change")
+        await pilot.click(offset=(at, 3))
+        await until(pilot, lambda: f"a change{arrow}" in shown(pilot))  # noqa: B023 - called in this round
+    await pilot.click(offset=(0, 3))
+    await until(pilot, lambda: "knob↑" in shown(pilot))
+    row = next(y for y, line in enumerate(shown(pilot).splitlines()) if line.startswith("   width"))
+    await pilot.click(offset=(5, row))
+    await until(pilot, lambda: chosen(pilot) == "width")
+    assert not demo.controls.calls
+    await pilot.click(offset=(5, row))
+    await until(pilot, lambda: demo.controls.calls)
+    await pilot.click(offset=(shown(pilot).splitlines()[-1].index("back"), 35))
+    await until(pilot, lambda: isinstance(app.screen, RaceScreen))
 
 
-async def test_a_list_is_sorted_by_the_name_of_a_column_that_is_clicked_and_reversed_by_a_second_click():
-    async with app_with_pages(racing_demo()).run_test(size=(100, 30)) as pilot:
-        await press(pilot, "k")
-        for arrow in "↑↓":
-            at = shown(pilot).splitlines()[3].index("a change")
-            await pilot.click(offset=(at, 3))
-            await until(pilot, lambda: f"a change{arrow}" in shown(pilot))  # noqa: B023
-        await pilot.click(offset=(0, 3))
-        await until(pilot, lambda: "knob↑" in shown(pilot))
-
-
-async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told_all_the_same(monkeypatch):
-    demo = racing_demo()
-    app = app_with_pages(demo)
-    async with app.run_test(size=(100, 30)) as pilot:
-        for key in ("question_mark", "d", "R"):
-            await press(pilot, key)
-            await until(pilot, lambda: app.screen.still)
-            pulled: list[str] = []
-            with monkeypatch.context() as patch:
-                patch.setattr(app, "pull", lambda: pulled.append("pull"))  # noqa: B023
-                for _ in range(20):
-                    app._tick()
-            assert len(pulled) <= 2, key
-        demo.fail("gpu:0")
-        for _ in range(10):
-            app._tick()
-        assert "gpu:0 failed" in shown(pilot)
+async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told(monkeypatch, demo, app, pilot):
+    for key in ("question_mark", "d", "R"):
+        await press(pilot, key)
+        await until(pilot, lambda: app.screen.still)
+        pulled: list[str] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(app, "pull", lambda: pulled.append("pull"))  # noqa: B023 - called in this round
+            for _ in range(20):
+                app._tick()
+        assert len(pulled) <= 2, key
+    demo.fail("gpu:0")
+    for _ in range(10):
+        app._tick()
+    assert "gpu:0 failed" in shown(pilot)
 
 
 COLUMNS = (Column("name"), Column("seconds"), Column("text"))
@@ -122,21 +100,15 @@ ENTRIES = [
 ]  # fmt: skip
 
 
-def names(found: list[Entry]) -> str:
-    return "".join(str(one.id) for one in found)
-
-
 def test_entries_are_filtered_by_all_words_and_sorted_by_what_a_column_means():
-    assert (
-        names(arranged(ENTRIES, "", Order())) == "abc" and names(arranged(ENTRIES, "", Order(None, True))) == "cba"
-    )
-    assert names(arranged(ENTRIES, "", Order(0))) == "bac"
-    assert names(arranged(ENTRIES, "", Order(1))) == "bac", "9 before 10; what has no number stands last"
-    assert names(arranged(ENTRIES, "", Order(1, True))) == "abc"
-    assert (
-        names(arranged(ENTRIES, "beta", Order())) == "ac" and names(arranged(ENTRIES, "beta 10", Order())) == "a"
-    )
-    assert names(arranged(ENTRIES, "more", Order())) == "b", "in the whole text, too"
+    def found(words: str = "", column: int | None = None, *, down: bool = False) -> str:
+        return "".join(str(one.id) for one in arranged(ENTRIES, words, column, down=down))
+
+    assert (found(), found(down=True), found(column=0)) == ("abc", "cba", "bac")
+    assert found(column=1) == "bac", "9 before 10; what has no number stands last"
+    assert found(column=1, down=True) == "abc"
+    assert (found("beta"), found("beta 10")) == ("ac", "a")
+    assert found("more") == "b", "in the whole text, too"
 
 
 @pytest.mark.parametrize("width", [24, 40, 80, 200])
@@ -167,13 +139,12 @@ async def test_what_changes_in_a_table_leaves_the_chosen_entry_and_the_place_as_
         assert page.entry.id == before
 
 
-async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown():
-    demo = racing_demo()
-    async with app_of(demo).run_test(size=(120, 20)) as pilot:
-        await press(pilot, "i", "e")
-        assert demo.experiments.calls == [("start_tuning", "cpu", False)]
-        before = shown(pilot).splitlines()
-        await press(pilot, "pagedown")
-        assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
-        await press(pilot, "q")
-        assert "Bottleneck" not in shown(pilot) and not pilot.app.monitor.view.stopping
+@pytest.mark.parametrize("pilot", [(120, 20)], indirect=True)
+async def test_q_leaves_a_page_and_pgdn_turns_it_and_e_tries_advice_on_the_lane_that_is_shown(demo, pilot):
+    await press(pilot, "i", "e")
+    assert demo.experiments.calls == [("start_tuning", "cpu", False)]
+    before = shown(pilot).splitlines()
+    await press(pilot, "pagedown")
+    assert shown(pilot).splitlines()[2] in before[-6:-2], "the last row stays in sight"
+    await press(pilot, "q")
+    assert "Bottleneck" not in shown(pilot) and not pilot.app.monitor.view.stopping

@@ -10,7 +10,8 @@ from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import machine_rows
 from tfmon.ui.render.bars import refusal_line
-from tfmon.ui.render.pane import heights_of, pane_rows
+from tfmon.ui.render.chart_data import charts_of
+from tfmon.ui.render.pane import FRAME_CELLS, PaneRows, chart_width, heights_of
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale
 
@@ -26,7 +27,9 @@ def rows_of(demo: Demo, name: str, width: int = 60, height: int = 26, **view) ->
     index = demo.names.index(name)
     view = {"scales": {SHARED: Scale(0.0, 10_000.0)}, **view}
     analysis, shown = analyse(demo.session.snapshot()), Display(**view)
-    return pane_rows(analysis, index, shown, width, height, heights_of(analysis, shown, width))
+    charts = charts_of(analysis.snapshot, shown, chart_width(width))
+    panes = [PaneRows(analysis, at, shown, width - FRAME_CELLS) for at in range(len(demo.names))]
+    return panes[index].rows(height, heights_of(panes), charts)
 
 
 def line(rows: list[str], label: str) -> str:
@@ -50,7 +53,7 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     def words(**more) -> str:
         lane = snapshot.lane("gpu:0")
         lane = replace(lane, gpu_use=replace(lane.gpu_use, **more))
-        return plain([machine_rows.gpu_memory_row(lane, snapshot.gpus[0], 80)])[0]
+        return plain([machine_rows.memory_row(lane, snapshot, 80)])[0]
 
     of_all = "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
     assert words(used_bytes=Missing("hidden")) == of_all
@@ -73,9 +76,8 @@ def test_a_refused_request_and_unreadable_lines_are_said():
     demo = racing_demo()
     demo.session.accept(BadLine(lane="cpu", at_ns=demo.clock(), problem="not JSON"))
     assert line(drawn(demo, "cpu"), "note") == "note    1 unreadable line skipped: not JSON"
-    demo.session.accept(
-        KnobRefused(lane="cpu", at_ns=demo.clock(), request=9, knob="batch_size", value=2000, reason="too large")
-    )
+    at = {"lane": "cpu", "at_ns": demo.clock()}
+    demo.session.accept(KnobRefused(**at, request=9, knob="batch_size", value=2000, reason="too large"))
     assert line(drawn(demo, "cpu"), "refused") == "refused too large"
     assert refusal_line(demo.session.snapshot()) == "cpu refused: too large", "on the pages"
     demo.clock.ahead(21)

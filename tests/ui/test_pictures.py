@@ -3,8 +3,6 @@
 After an intended change run these with `--snapshot-update`, and look at them.
 """
 
-from functools import partial
-
 import pytest
 from support.many_gpus import eight_gpus
 from support.ui import CPU_MACHINE, Demo, FakeRuns, crossover_demo, hosts_demo, racing_demo
@@ -20,20 +18,40 @@ from .test_profiles_page import profiled
 SMALL, USUAL, HIGH = (80, 24), (120, 36), (120, 90)
 
 
-def test_a_race_of_cpu_and_gpu(snap_compare):
-    assert snap_compare(app_of(racing_demo()), terminal_size=USUAL)
-
-
-def test_a_failed_lane_beside_a_focused_one_with_a_request(snap_compare):
+def failed_beside_a_request() -> Demo:
     demo = racing_demo()
     demo.fail("gpu:0")
     demo.ask("cpu", "batch_size", 40)
-    assert snap_compare(app_of(demo), terminal_size=SMALL, press=["tab"])
+    return demo
 
 
-def test_a_light_theme(snap_compare):
-    app = app_of(racing_demo(), theme="textual-light")
-    assert snap_compare(app, terminal_size=USUAL)
+def first_seconds() -> Demo:
+    demo = Demo([LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)], CPU_MACHINE, mode="turns")
+    demo.clock.ahead(0.4)
+    demo.enter_all("importing")
+    demo.clock.ahead(4.1)
+    demo.enter(demo.names[1], "building")
+    demo.sample()
+    return demo
+
+
+RACES = {
+    "cpu-and-gpu": (racing_demo, USUAL, []),
+    "zoom": (racing_demo, SMALL, ["tab", "tab", "z"]),
+    "failed-lane": (failed_beside_a_request, SMALL, ["tab"]),
+    "first-seconds": (first_seconds, SMALL, []),
+    "three-machines": (hosts_demo, USUAL, []),
+    "lane-of-another-machine": (hosts_demo, HIGH, ["tab", "tab", "enter"]),
+    "eight-gpus": (eight_gpus, USUAL, []),
+    "lane-on-eight-gpus": (eight_gpus, HIGH, ["tab", "tab", "i"]),
+    "crossover": (crossover_demo, USUAL, ["c"]),
+}
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_a_race(snap_compare, name):
+    race, size, keys = RACES[name]
+    assert snap_compare(app_of(race()), terminal_size=size, press=keys)
 
 
 def test_no_colour_and_no_braille(snap_compare, monkeypatch):
@@ -41,49 +59,13 @@ def test_no_colour_and_no_braille(snap_compare, monkeypatch):
     assert snap_compare(app_of(racing_demo(), characters="ascii"), terminal_size=SMALL)
 
 
-def test_the_first_seconds(snap_compare):
-    specs = [LaneSpec("cpu", {"batch_size": 10}), LaneSpec("cpu", {"batch_size": 256})]
-    demo = Demo(specs, CPU_MACHINE, mode="turns")
-    demo.clock.ahead(0.4)
-    demo.enter_all("importing")
-    demo.clock.ahead(4.1)
-    demo.enter(demo.names[1], "building")
-    demo.sample()
-    assert snap_compare(app_of(demo), terminal_size=SMALL)
-
-
-def test_a_race_over_three_machines(snap_compare):
-    assert snap_compare(app_of(hosts_demo()), terminal_size=USUAL)
-
-
-def test_the_page_of_a_lane_on_another_machine(snap_compare):
-    assert snap_compare(app_of(hosts_demo()), terminal_size=HIGH, press=["tab", "tab", "enter"])
-
-
-def test_a_race_of_one_gpu_against_eight(snap_compare):
-    assert snap_compare(app_of(eight_gpus()), terminal_size=USUAL)
-
-
-def test_the_page_of_a_lane_on_eight_gpus(snap_compare):
-    assert snap_compare(app_of(eight_gpus()), terminal_size=HIGH, press=["tab", "tab", "i"])
-
-
-def sampled() -> Demo:
-    """Return a race whose CPU, memory and GPU are sampled every second, as in a real one."""
-    demo = racing_demo()
-    for second in range(30):
-        demo.race(1, (7_600 - 60 * second, 2_400 + 20 * second))
-    return demo
-
-
-def test_zoom(snap_compare):
-    assert snap_compare(app_of(racing_demo()), terminal_size=SMALL, press=["tab", "tab", "z"])
-
-
 @pytest.mark.parametrize("metric", ["gpu", "memory"])
 def test_a_chart_of_another_metric(snap_compare, metric):
+    demo = racing_demo()
+    for second in range(30):  # with a sample of CPU, memory and GPU every second
+        demo.race(1, (7_600 - 60 * second, 2_400 + 20 * second))
     presses = [one.id for one in METRICS].index(metric)
-    assert snap_compare(app_of(sampled()), terminal_size=USUAL, press=["v"] * presses)
+    assert snap_compare(app_of(demo), terminal_size=USUAL, press=["v"] * presses)
 
 
 HEAD = "2026-01-01 10:00:00.123456: "
@@ -127,10 +109,11 @@ PAGES = {
 def app(**more):
     demo = racing_demo()
     demo.session.accept(LanePrinted(lane="cpu", at_ns=demo.clock(), lines=PRINTED))
-    pair = partial(profiled, demo)
-    return app_of(
-        demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=lambda _: PROFILE, profile_pair=pair, **more
-    )
+
+    def profile(*lanes: str) -> str:
+        return PROFILE if len(lanes) == 1 else profiled(demo, *lanes)
+
+    return app_of(demo, runs=FakeRuns(), examine=lambda: DOCTOR, profile=profile, **more)
 
 
 def keys(page: str):
@@ -161,7 +144,3 @@ def test_a_page_in_a_small_terminal(snap_compare, page):
 def test_a_list_without_colour_and_in_ascii(snap_compare, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(app(characters="ascii"), terminal_size=USUAL, run_before=keys("log"))
-
-
-def test_the_page_of_a_crossover(snap_compare):
-    assert snap_compare(app_of(crossover_demo()), terminal_size=USUAL, press=["c"])

@@ -2,11 +2,12 @@
 
 import pytest
 from support.profiles import INPUT, memory_peak, profile
-from support.ui import Demo, crossover_demo, racing_demo
+from support.ui import Demo, crossover_demo
 
 from tfmon.errors import TfmonError
 from tfmon.model.lane_events import Profiled
 from tfmon.model.readings import Missing
+from tfmon.model.series import SeriesEnded
 
 from .pilot import app_of, press, shown, until
 
@@ -22,7 +23,6 @@ MEMORY = {
 
 
 def profiled(demo: Demo, first: str, second: str, times: int = 3) -> str:
-    """Report profiles of the demo's lanes."""
     for number in range(times):
         for lane, parts, device in ((first, CPU, "CPU"), (second, GPU, "GPU:0")):
             noise = {key: time * (1 + 0.01 * number) for key, time in parts.items()}
@@ -32,87 +32,82 @@ def profiled(demo: Demo, first: str, second: str, times: int = 3) -> str:
     return ""
 
 
-def make(demo: Demo):
-    calls: list[tuple[str, str]] = []
-
-    def profile_pair(first: str, second: str) -> str:
-        calls.append((first, second))
-        return profiled(demo, first, second)
-
-    return app_of(demo, profile_pair=profile_pair), calls
+@pytest.fixture
+def calls() -> list[tuple[str, str]]:
+    return []
 
 
-async def test_two_lanes_are_profiled_and_compared_part_by_part():
-    app, calls = make(racing_demo())
-    async with app.run_test(size=(200, 50)) as pilot:
-        await press(pilot, "P")
-        await until(pilot, lambda: "explains" in shown(pilot))
-        text = shown(pilot)
-        assert calls == [("cpu", "gpu:0")] and "What explains the difference of" in text
-        assert "C takes 39.4 ms a step, G 6.57 ms: 32.8 ms less" in text
-        assert "this explains 86 % of it" in text and "net/dense/MatMul" in text
-        assert "5 parts, by operation" not in text and "4 parts, by operation" in text
-        (cast,) = (line for line in text.splitlines() if "Cast net/dense" in line)
-        assert cast.split()[2:5] == ["–", "0.51", "ms"] and "– | GPU:0" in cast
-        await press(pilot, "tab")
-        assert "4 parts, by type of operation" in shown(pilot)
-        await press(pilot, "tab")
-        assert "2 parts, by layer" in shown(pilot) and "net/dense" in shown(pilot)
-        await press(pilot, "enter")
-        await until(pilot, lambda: len(calls) == 2)
-        await press(pilot, "escape", "P")
-        assert len(calls) == 2, "what is known is shown, until Enter asks for more"
-        await press(pilot, "P")
-        assert "What explains" not in shown(pilot)
+@pytest.fixture
+def app(demo, calls):
+    def profile(*lanes: str) -> str:
+        calls.append(lanes)
+        return profiled(demo, *lanes)
+
+    return app_of(demo, profile=profile)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
-async def test_the_peak_of_memory_is_the_last_table_and_the_first_one_comes_again(size):
-    app, _ = make(racing_demo())
-    async with app.run_test(size=size) as pilot:
-        await press(pilot, "P")
-        await until(pilot, lambda: "explains" in shown(pilot))
-        await press(pilot, "tab", "tab", "tab")
-        text = shown(pilot)
-        assert "C: n/a (no allocator reports anything)" in text and "G: the peak of 1.5 GiB on GPU:0: 73 %" in text
-        assert ["net/dense", "–", "1.1", "GiB", "73", "%"] in [line.split() for line in text.splitlines()]
-        await press(pilot, "tab")
-        assert "by operation" in shown(pilot)
+@pytest.mark.parametrize("pilot", [(200, 50)], indirect=True)
+async def test_two_lanes_are_profiled_and_compared_part_by_part(calls, pilot):
+    await press(pilot, "P")
+    await until(pilot, lambda: "explains" in shown(pilot))
+    text = shown(pilot)
+    assert calls == [("cpu", "gpu:0")] and "What explains the difference of" in text
+    assert "C takes 39.4 ms a step, G 6.57 ms: 32.8 ms less" in text
+    assert "this explains 86 % of it" in text and "net/dense/MatMul" in text
+    assert "5 parts, by operation" not in text and "4 parts, by operation" in text
+    (cast,) = (line for line in text.splitlines() if "Cast net/dense" in line)
+    assert cast.split()[2:5] == ["–", "0.51", "ms"] and "– | GPU:0" in cast
+    await press(pilot, "tab")
+    assert "4 parts, by type of operation" in shown(pilot)
+    await press(pilot, "tab")
+    assert "2 parts, by layer" in shown(pilot) and "net/dense" in shown(pilot)
+    await press(pilot, "enter")
+    await until(pilot, lambda: len(calls) == 2)
+    await press(pilot, "escape", "P")
+    assert len(calls) == 2, "what is known is shown, until Enter asks for more"
+    await press(pilot, "P")
+    assert "What explains" not in shown(pilot)
 
 
-async def test_a_profile_that_cannot_be_taken_says_why():
-    def refuse(first: str, second: str) -> str:
-        raise TfmonError(f"no profile of {first} could be taken: another one is")
+@pytest.mark.parametrize("pilot", [(80, 24), (200, 50)], indirect=True)
+async def test_the_peak_of_memory_is_the_last_table_and_the_first_one_comes_again(pilot):
+    await press(pilot, "P")
+    await until(pilot, lambda: "explains" in shown(pilot))
+    await press(pilot, "tab", "tab", "tab")
+    text = shown(pilot)
+    assert "C: n/a (no allocator reports anything)" in text and "G: the peak of 1.5 GiB on GPU:0: 73 %" in text
+    assert ["net/dense", "–", "1.1", "GiB", "73", "%"] in [line.split() for line in text.splitlines()]
+    await press(pilot, "tab")
+    assert "by operation" in shown(pilot)
 
-    app = app_of(racing_demo(), profile_pair=refuse)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "P")
-        await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
 
+async def test_a_paused_lane_and_an_experiment_are_not_disturbed_and_a_failure_says_why(demo, app, calls, pilot):
+    def refuse(lanes) -> str:
+        raise TfmonError(f"no profile of {lanes[0]} could be taken: another one is")
 
-async def test_a_paused_lane_and_an_experiment_are_not_disturbed():
-    demo = racing_demo()
     demo.enter("gpu:0", "paused")
-    app, calls = make(demo)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "P")
-        assert "gpu:0 does not train, so there is nothing to profile" in shown(pilot)
-    app, calls = make(crossover_demo(at=64))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await press(pilot, "P")
-        assert not calls
+    app.monitor.pull()
+    await press(pilot, "P")
+    assert "gpu:0 does not train, so there is nothing to profile" in shown(pilot) and not calls
+    demo.enter("gpu:0", "racing")
+    demo.session.advance_series(crossover_demo(at=64).session.snapshot().experiment)
+    app.monitor.pull()
+    await press(pilot, "escape", "P")
+    assert "crossover over batch" in shown(pilot) and not calls
+    demo.session.advance_series(SeriesEnded("stopped"))
+    app.monitor.pull()
+    app.monitor.source.profiles.of_lanes = refuse
+    await press(pilot, "escape", "P")
+    await until(pilot, lambda: "no profile of cpu could be taken: another one is" in shown(pilot))
 
 
-async def test_lanes_that_ended_keep_their_comparison_and_others_cannot_be_profiled():
-    demo = racing_demo()
-    app, calls = make(demo)
+async def test_lanes_that_ended_keep_their_comparison_and_others_cannot_be_profiled(demo, app, calls, pilot):
     for name in demo.names:
         demo.fail(name)
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.monitor.pull()
-        await press(pilot, "P")
-        assert "does not train, so there is nothing to profile" in shown(pilot) and not calls
-        profiled(demo, *demo.names)
-        app.monitor.pull()
-        await pilot.pause()
-        assert "86 %" in shown(pilot)
+    app.monitor.pull()
+    await press(pilot, "P")
+    assert "does not train, so there is nothing to profile" in shown(pilot) and not calls
+    profiled(demo, *demo.names)
+    app.monitor.pull()
+    await pilot.pause()
+    assert "86 %" in shown(pilot)

@@ -30,20 +30,13 @@ def test_time_counts_from_the_start_signal_and_stops_with_the_last_lane():
     assert " 0:42 " in text(frame(demo)).splitlines()[1]
 
 
-def six() -> Demo:
-    """Return a race of six lanes in three knobs."""
-    settings = [
-        (batch, *more) for batch in (10, 256) for more in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
-    ]
-    names = ("batch_size", "prefetch", "mixed_precision")
-    demo = Demo(
-        [LaneSpec("cpu", dict(zip(names, setting, strict=True))) for setting in settings], mode="turns"
-    ).go()
-    return demo
-
-
 def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
-    demo, seen = six(), set()
+    specs = [
+        LaneSpec("cpu", {"batch_size": batch, "prefetch": prefetch, "mixed_precision": mixed})
+        for batch in (10, 256)
+        for prefetch, mixed in (("off", "off"), ("auto", "off"), (1, "bfloat16"))
+    ]
+    demo, seen = Demo(specs, mode="turns").go(), set()
     for _ in range(8):
         demo.race(0.6)
         heads = [row for row in text(frame(demo, 120, 36)).splitlines() if row.startswith("╭")]
@@ -58,16 +51,18 @@ def test_six_lanes_are_told_apart_and_keep_their_names_whoever_trains():
     assert "F  batch 256, prefetch 1, bfloat16 " in wide
 
 
-def test_a_small_terminal_shows_a_line_a_lane_and_a_smaller_one_a_single_line():
+def test_a_small_terminal_shows_a_line_a_lane_a_smaller_one_a_single_line_and_says_how_to_get_to_others():
     lines = text(frame(racing_demo(), 60, 7)).splitlines()
     assert lines[1].startswith(" ▲ C is 3.2× faster than G (95 % CI 3.1 to 3.3, ")
     assert lines[2].split() == ["lane", "ex/s", "over", "G", "step", "p50", "loss"]
     assert [row.split()[-6:-2] for row in lines[3:5]] == [["7", "677", "3.2×", "2.68"], ["2", "438", "1×", "8.43"]]
     assert {row.index(" ms") for row in lines[3:5]} == {lines[2].index("p50")}, "columns are aligned"
+    line = " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
     lines = text(frame(racing_demo(), 60, 4)).splitlines()
-    assert lines[1].startswith(" G 2.4k ex/s  racing") and "C is 3.2× faster than G" in lines[2]
-    assert text(frame(racing_demo(), 60, 1)) == " C 7.7k ex/s  G 2.4k ex/s  ▲ C 3.2×"
-    assert text(frame(racing_demo(), 10, 3)).split() == ["terminal", "too", "small"]
+    assert lines[0] == line and "C is 3.2× faster than G" in lines[1]
+    assert text(frame(racing_demo(), 60, 1)) == line
+    for size, hides in (((60, 15), True), ((120, 36), False), ((160, 16), False)):
+        assert ("Tab next" in text(frame(racing_demo(), *size, focused="cpu"))) is hides, size
 
 
 def snapshot(**race) -> Snapshot:
@@ -132,15 +127,7 @@ def test_a_measurement_that_begins_again_names_the_change_that_caused_it():
     assert "measuring again: batch size of G changed" in text(frame(demo))
 
 
-def test_what_is_ending_offers_no_key_and_is_not_paused():
-    demo = racing_demo()
-    demo.enter_all("paused")
-    assert "Space resume" in text(frame(demo))
-    shown = text(frame(demo, stopping=True))
-    assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
-
-
-def test_the_bottom_line_says_on_which_lane_keys_act():
+def test_the_bottom_line_says_on_which_lane_keys_act_and_what_is_ending_offers_no_key_and_is_not_paused():
     demo = racing_demo()
 
     def status(**view) -> str:
@@ -149,6 +136,10 @@ def test_the_bottom_line_says_on_which_lane_keys_act():
     assert status() == "keys act on all lanes · Tab picks one"
     assert status(focused="cpu") == "keys act on cpu only · Esc all lanes"
     assert status(readonly=True) == "read only: keys change nothing" and status(replay=True) == ""
+    demo.enter_all("paused")
+    assert "Space resume" in text(frame(demo))
+    shown = text(frame(demo, stopping=True))
+    assert "resume" not in shown and "paused" not in shown and "ending" in shown and "q leave at once" in shown
 
 
 def test_the_bottom_line_has_only_keys_that_apply():
@@ -183,24 +174,6 @@ def test_the_verdict_names_lanes_by_their_ids_and_stands_below_the_header():
     assert small.count(" ms ") == 2 and "≠ batch 10" in small and "≠ batch 256" in small
 
 
-def test_a_small_terminal_has_step_loss_and_the_differing_knobs_of_both_lanes():
-    specs = [LaneSpec("cpu", {"batch_size": size}) for size in (10, 256)]
-    demo = Demo(specs, CPU_MACHINE, mode="turns").go().race(20, (2_400, 7_600))
-    shown = text(frame(demo, 80, 24))
-    assert all(shown.count(label) == 2 for label in ("│ step ", "│ loss ")) and "≠ batch 10" in shown
-    assert "≠ batch 256" in shown and "gpu" not in shown, "no lane has a GPU"
-
-
-def test_a_small_terminal_that_hides_a_lane_says_how_to_get_to_it():
-    assert "Tab next" in text(frame(racing_demo(), 60, 15, focused="cpu"))
-    assert "Tab next" not in text(frame(racing_demo(), 120, 36, focused="cpu"))
-
-
-def over(demo: Demo) -> Demo:
-    demo.enter_all("done")
-    return demo
-
-
 @pytest.mark.parametrize("size", [(60, 15), (80, 24), (120, 36)])
 def test_the_headline_of_one_lane_is_not_cut(size, monkeypatch):
     worst = (
@@ -223,7 +196,8 @@ def test_the_result_of_scripts_has_the_time_to_finish_and_warns_of_other_losses(
         for _ in range(40):
             demo.clock.ahead(0.2)
             demo.train(name, 1_000, 2.6, demo.clock(), loss=1.0 + (name == "cpu"))
-    shown = " ".join(text(frame(over(demo), width=200)).split())
+    demo.enter_all("done")
+    shown = " ".join(text(frame(demo, width=200)).split())
     unsure = "one run of each cannot tell who finishes the same 8 000 examples sooner"
     assert f"{unsure} (cpu 8.0 s, gpu:0 8.1 s of training)" in shown
     assert "loss at the end: cpu 2.0000" in shown

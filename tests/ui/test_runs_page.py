@@ -1,8 +1,5 @@
 """The page of the recorded races."""
 
-from collections.abc import Iterator
-
-import pytest
 from support.recordings import RECORDED
 from support.ui import RUNS, FakeRuns, racing_demo
 
@@ -11,8 +8,7 @@ from tfmon.model.ports import RunInfo
 from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.screens.choices import run_entry
-from tfmon.ui.screens.race_screen import RaceScreen
-from tfmon.ui.screens.replay import ReplayScreen
+from tfmon.ui.screens.race_screen import RaceScreen, ReplayScreen
 
 from .pilot import app_of, press, shown, until
 
@@ -20,7 +16,6 @@ SIZE = (120, 30)
 
 
 def listed(pilot) -> list[str]:
-    """Return the lines of the list."""
     return [line for line in shown(pilot).splitlines()[4:-2] if line[3:5] == "20" and " · " not in line]
 
 
@@ -29,7 +24,7 @@ async def open_runs(pilot) -> None:
     await until(pilot, lambda: listed(pilot))
 
 
-async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
+async def test_a_run_is_deleted_only_after_a_yes_and_if_it_cannot_be_deleted_or_opened_that_is_said():
     runs = FakeRuns()
     async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
         await open_runs(pilot)
@@ -47,34 +42,17 @@ async def test_a_run_is_deleted_only_after_a_yes_and_a_refusal_is_said():
         await press(pilot, "home", "D", "y")
         await until(pilot, lambda: runs.refusal in shown(pilot))
         assert len(listed(pilot)) == 3
+        runs.refusal = "there is no recording any more"
+        await press(pilot, "enter")
+        await until(pilot, lambda: runs.refusal in shown(pilot))
+        assert pilot.app.screen.tab == "runs"
 
 
-async def test_a_reader_may_not_change_the_recordings():
-    runs = FakeRuns()
-    async with app_of(racing_demo(), runs=runs, readonly=True).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        await press(pilot, "D")
-        assert "read only" in shown(pilot)
-        await press(pilot, "y")
-        assert runs.calls == []
-        assert "delete" not in shown(pilot).splitlines()[-1]
-
-
-@pytest.fixture
-def opened() -> Iterator[Player]:
-    class Opened(Player):
-        closed = False
-
-        def close(self) -> None:
-            self.closed = True
-
-    with Recording(RECORDED) as recording:
-        yield Opened(recording)
-
-
-async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(opened):
-    demo = racing_demo()
-    app = app_of(demo, runs=FakeRuns(opened=Replay(opened)))
+async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(demo, monkeypatch):
+    closed: list[bool] = []
+    monkeypatch.setattr(Player, "close", lambda _: closed.append(True))
+    recording = Recording(RECORDED)
+    app = app_of(demo, runs=FakeRuns(opened=Replay(Player(recording))))
     async with app.run_test(size=SIZE) as pilot:
         await open_runs(pilot)
         await press(pilot, "down", "enter")
@@ -96,20 +74,12 @@ async def test_enter_plays_a_run_over_the_race_that_goes_on_and_q_comes_back(ope
         await press(pilot, "end")
         assert "in the race that runs: gpu:0 failed" in shown(pilot)
         await press(pilot, "q")
-        await until(pilot, lambda: opened.closed)
+        await until(pilot, lambda: closed)
         assert app.screen.tab == "runs" and app.return_value is None, "the race goes on"
         await press(pilot, "escape")
         assert isinstance(app.screen, RaceScreen) and not isinstance(app.screen, ReplayScreen)
         assert "failed" in shown(pilot)
-
-
-async def test_a_run_that_cannot_be_opened_is_said():
-    runs = FakeRuns(refusal="there is no recording any more")
-    async with app_of(racing_demo(), runs=runs).run_test(size=SIZE) as pilot:
-        await open_runs(pilot)
-        await press(pilot, "enter")
-        await until(pilot, lambda: runs.refusal in shown(pilot))
-        assert pilot.app.screen.tab == "runs"
+    recording.close()
 
 
 def test_a_recording_that_cannot_be_read_has_a_mark_and_says_why():

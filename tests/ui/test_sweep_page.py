@@ -1,21 +1,19 @@
 """The screen of a sweep: its table, the curve, sorting, a filter, and how it ends."""
 
-import math
-import random
 import re
 from dataclasses import replace
 
 import pytest
-from support.sweeps import planned
-from support.ui import GPU_MACHINE, Clock, Demo, DemoSource, FakeRuns
+from support.sweeps import planned, visit_events
+from support.ui import GPU_MACHINE, Clock, Demo, FakeRuns
 
 from tfmon.model.race import RecordingState
-from tfmon.model.series import Figures, Pair, PairMeasured, SeriesState, VisitBegan, VisitEnded, after
+from tfmon.model.series import SeriesState, VisitBegan, VisitEnded, state_after
 from tfmon.model.session import Session
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.screens.experiments import SweepPage
 
-from .pilot import press, shown, until
+from .pilot import app_of, press, shown, until
 
 GRID = {"batch_size": (16, 32, 64, 128, 4_096), "mixed_precision": ("off", "bfloat16")}
 RATIOS = {0: 0.8, 1: 0.9, 3: 1.1, 4: 1.62, 5: 1.8, 6: 1.4}
@@ -25,38 +23,25 @@ def half_way(kinds: tuple[str, ...] = ("cpu",)) -> SeriesState:
     """A sweep of which some combinations are measured, one is under way and one has died."""
     state = planned(GRID, kinds)
     for number, ratio in RATIOS.items():
-        state = after(state, VisitBegan(number, "cpu"))
-        rng = random.Random(number)
-        for place in range(16):
-            log = math.log(ratio) + rng.gauss(0, 0.01)
-            state = after(state, PairMeasured(number, Pair(log, bool(place % 2), 1), 1.0))
-        figures = Figures("cpu", 7_663 * ratio, 7_663.0, 1.2, (300 + 20 * number) * 2.0**20)
-        state = after(state, VisitEnded(number, replace(figures, bottleneck="input")))
-    state = after(state, VisitEnded(7, died="the lane was ended by SIGKILL"))
-    state = after(state, VisitBegan(7, "cpu"))
+        for event in visit_events(number, ratio, (300 + 20 * number) * 2.0**20):
+            state = state_after(state, event)
+    state = state_after(state, VisitEnded(7, died="the lane was ended by SIGKILL"))
+    state = state_after(state, VisitBegan(7, "cpu"))
     return replace(state, visits_s=(20.0,))
 
 
 def app(state: SeriesState | None = None, unsaved: str = "", **more) -> MonitorApp:
-    """Return the app over a sweep that stands still; other arguments are for the source."""
     state, at = state or half_way(), RecordingState("night.sweep", reason=unsaved)
-    taken = {name: more.pop(name) for name in MonitorApp.__init__.__kwdefaults__ if name in more}
-    session = Session(GPU_MACHINE, Clock())
-    source = DemoSource(
-        Demo(),
-        snapshot=lambda: replace(session.snapshot(), experiment=state, recording=at),
-        refusal="a sweep chooses its settings itself",
-        tabs=(),
-        **{"stop": str, **more},
-    )
-    return MonitorApp(source, **{"characters": "braille", **taken})
+    still = replace(Session(GPU_MACHINE, Clock()).snapshot(), experiment=state, recording=at)
+    refusal = "a sweep chooses its settings itself"
+    return app_of(Demo(), snapshot=lambda: still, refusal=refusal, tabs=(), **{"stop": str, **more})
 
 
 def first_column(text: str) -> list[str]:
     return re.findall(r"^ [•✗ ] +(\d+) +(?:off|bfloat16)", text, re.MULTILINE)
 
 
-async def test_the_best_is_on_top_and_a_column_sorts():
+async def test_the_best_is_on_top_a_column_sorts_and_escape_takes_a_filter_back_without_leaving():
     async with app().run_test(size=(120, 36)) as pilot:
         await until(pilot, lambda: "1.79×" in shown(pilot))
         assert first_column(shown(pilot))[:3] == ["64", "64", "128"]
@@ -72,10 +57,6 @@ async def test_the_best_is_on_top_and_a_column_sorts():
         assert first_column(shown(pilot))[:2] == ["16", "16"]
         await press(pilot, "O")
         assert first_column(shown(pilot))[0] == "4096"
-
-
-async def test_a_filter_leaves_what_matches_and_escape_takes_it_back_without_leaving():
-    async with app().run_test(size=(120, 36)) as pilot:
         await press(pilot, "slash", *"bfloat16", "enter")
         assert "5 of 10 combinations" in shown(pilot)
         await press(pilot, "escape")
@@ -91,18 +72,12 @@ async def test_what_is_not_saved_and_a_place_that_is_lost_are_told():
         assert "night.sweep cannot be written: No space left" in shown(pilot)
 
 
-async def test_a_report_is_made_of_the_file_that_the_sweep_is_written_into():
-    runs = FakeRuns()
-    async with app(runs=runs).run_test(size=(120, 36)) as pilot:
+async def test_a_report_is_made_of_the_file_of_the_sweep_and_quit_ends_it_before_the_app_leaves():
+    runs, stopped = FakeRuns(), []
+    async with app(runs=runs, stop=lambda: stopped.append(True)).run_test(size=(120, 36)) as pilot:
         await press(pilot, "W")
         await until(pilot, lambda: "saved race.html" in shown(pilot))
-    assert runs.calls == [("report", "night.sweep")]
-
-
-async def test_quit_ends_the_sweep_before_the_app_leaves():
-    stopped: list[bool] = []
-    sweeping = app(stop=lambda: stopped.append(True))
-    async with sweeping.run_test(size=(80, 24)) as pilot:
+        assert runs.calls == [("report", "night.sweep")] and not stopped
         await press(pilot, "q")
         await until(pilot, lambda: stopped)
 

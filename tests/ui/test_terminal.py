@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import itertools
 import os
 import re
 import time
@@ -24,7 +25,7 @@ from textual.widget import Widget
 
 import tfmon.ui
 from tfmon.ui import terminal
-from tfmon.ui.terminal import TerminalDriver
+from tfmon.ui.terminal import ShownCells, TerminalDriver
 
 from .pilot import app_of, until
 
@@ -58,7 +59,6 @@ def test_the_screen_uses_no_private_name_of_textual_but_those_that_are_allowed()
 
 @pytest.fixture
 def pty(monkeypatch):
-    """Return the two ends of a terminal to which the screen writes."""
     mine, theirs = os.openpty()
     os.set_blocking(theirs, False)
     with os.fdopen(theirs, "w") as output:
@@ -123,31 +123,48 @@ STYLES = [
     for bold in (False, True)
     for underline in (False, True)
 ]
-segments = some.lists(some.tuples(some.text("ab─", max_size=3), some.sampled_from([*STYLES, Style()])), max_size=8)
+segments = some.lists(
+    some.tuples(some.text("ab─日", max_size=4), some.sampled_from([*STYLES, Style()])), max_size=5
+)
+moves = some.tuples(some.integers(1, 3), some.integers(1, 9))
+frames = some.lists(some.lists(some.tuples(moves, segments), min_size=1, max_size=4), max_size=4)
 
 
-@given(segments, some.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD]))
-def test_a_terminal_shows_the_same_without_the_codes_that_change_nothing(segments, colours):
-    written = "".join(style.render(text, color_system=colours) for text, style in segments)
-    shown = []
-    for data in (written, terminal._RUN.sub(terminal._without_repeats, written)):
-        screen = pyte.Screen(30, 1)
-        pyte.Stream(screen).feed(data)
-        shown.append([screen.buffer[0][x] for x in range(30)])
-    assert shown[0] == shown[1]
+@given(frames, some.sampled_from([ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT, ColorSystem.STANDARD]))
+def test_a_terminal_shows_the_same_if_only_changed_cells_are_written(frames, colours):
+    cells = ShownCells()
+    whole, changed = pyte.Screen(60, 3), pyte.Screen(60, 3)
+    for frame in frames:
+        written = ""
+        for (y, x), parts in frame:
+            drawn = [style.render(text, color_system=colours) for text, style in parts]
+            written += f"\x1b[{y};{x}H" + "".join(drawn)
+        pyte.Stream(whole).feed(written)
+        pyte.Stream(changed).feed(cells.update(written))
+        for y, x in itertools.product(range(3), range(60)):
+            assert whole.buffer[y][x] == changed.buffer[y][x]
+        assert (whole.cursor.x, whole.cursor.y) == (changed.cursor.x, changed.cursor.y)
 
 
-def test_most_codes_of_a_row_in_one_background_are_not_written():
-    style = Style(color="#56b4e9", bgcolor="#121212")
-    written = style.render("a") + style.render("b") + Style(color="#e0e0e0", bgcolor="#121212").render("c")
-    shorter = terminal._RUN.sub(terminal._without_repeats, written)
-    assert shorter == "\x1b[38;2;86;180;233;48;2;18;18;18ma" + "b\x1b[38;2;224;224;224mc\x1b[0m"
+def test_only_changed_cells_and_codes_are_written():
+    text, accent = (Style(color=colour, bgcolor="#121212") for colour in ("#e0e0e0", "#56b4e9"))
+    cells = ShownCells()
+
+    def row(number: str) -> str:
+        return "\x1b[2;1H" + text.render("speed  ") + accent.render(number) + text.render(" steps/s") + "\x1b[1;1H"
+
+    assert "speed" in cells.update(row("1 402"))
+    assert cells.update(row("1 402")) == "\x1b[1;1H"
+    assert cells.update(row("1 397")) == "\x1b[2;10H\x1b[38;2;86;180;233;48;2;18;18;18m397\x1b[0m\x1b[1;1H"
+    both = "\x1b[1;1H" + text.render("a") + accent.render("b")
+    assert cells.update(both) == "\x1b[1;1H\x1b[38;2;224;224;224;48;2;18;18;18ma\x1b[38;2;86;180;233mb\x1b[0m"
 
 
-def test_the_shape_of_the_pointer_is_not_written(monkeypatch):
+def test_all_cells_are_written_again_after_another_screen_and_the_shape_of_the_pointer_never(monkeypatch):
     written: list[str] = []
     monkeypatch.setattr(LinuxDriver, "write", lambda _, data: written.append(data))
     driver = TerminalDriver.__new__(TerminalDriver)
-    driver.write("\x1b]22;text\x07")
-    driver.write("text")
-    assert written == ["text"]
+    driver.forget()
+    for data in ("\x1b[1;1Ha", "\x1b[1;1Ha", "\x1b[?1049h", "\x1b[1;1Ha", "\x1b]22;text\x07"):
+        driver.write(data)
+    assert written == ["\x1b[1;1Ha", "\x1b[1;2H", "\x1b[?1049h", "\x1b[1;1Ha"]

@@ -51,7 +51,7 @@ def test_a_watch_shows_progress_losses_and_the_worst_cause_first_at_every_size(s
     assert " ".join(inner[1:3]).startswith("loss    2.2801 → 1.90") and "1.3100 → 0.9120" in " ".join(inner[1:3])
     headline = next(place for place, row in enumerate(inner) if "validation takes long" in row)
     assert headline <= 4 and "train.py:10" in " ".join(inner[headline : headline + 2])
-    assert "mending it gives back about 4.8 s" in " ".join(inner[headline : headline + 3])
+    assert "fixing it saves about 4.8 s" in " ".join(inner[headline : headline + 3])
 
 
 def test_the_bar_of_the_wall_time_fills_its_row_and_its_parts_add_up():
@@ -76,16 +76,12 @@ def test_before_the_first_account_the_parts_come_from_the_windows():
 
 
 @pytest.mark.parametrize("over", [False, True])
-def test_a_watch_has_no_words_of_a_race(over):
+def test_a_watch_has_no_words_of_a_race_and_says_why_it_failed(over):
     demo = watched()
     if over:
         demo.enter("cpu", "done")
     shown = text(frame(demo, 120, 36, tabs=("race", "lane", "log")))
     assert not re.search(r"\brac(e|ing)\b|compar|lanes\b|ahead|taking turns", shown), shown
     assert shown.count("validation takes long") == 1, "each fact is said once"
-
-
-def test_a_watch_that_failed_says_why():
-    demo = watched()
     demo.fail("cpu", "no more labels")
     assert "no more labels" in text(frame(demo, 80, 24))

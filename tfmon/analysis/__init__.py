@@ -1,1 +1,1 @@
-"""Conclusions from snapshots. Pure: no process, no screen, no clock."""
+"""Conclusions from snapshots, without process, screen or clock."""

@@ -29,7 +29,6 @@ class LaneAnalysis:
 
     lane: LaneState
     bottleneck: Bottleneck | None
-    """`None` before enough is measured."""
     throughput: Throughput
     recent: WindowSums
     looks: Looks
@@ -41,41 +40,29 @@ class LaneAnalysis:
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Causes of its bottleneck, or observed ones."""
+        """The causes of the bottleneck, or the observed causes."""
         return self.bottleneck.causes if self.bottleneck is not None else causes_of(self.lane)
 
     @property
-    def windows(self) -> int:
-        """All windows of this race."""
-        return self.lane.measurements.windows
-
-    @property
     def measured_text(self) -> str:
-        """The measured time, and its discarded part."""
+        """The measured time and its discarded part."""
         lane = self.lane
         return units.measured(lane.steady.span_ns / 1e9, lane.measurements.ran_ns / 1e9, lane.discarded_shares)
-
-    @property
-    def discarded_text(self) -> str:
-        """The discarded time with the reasons."""
-        return units.discarded(self.lane.discarded_shares)
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """All that follows from one snapshot. Immutable."""
+    """The conclusions from one snapshot."""
 
     snapshot: Snapshot
     verdict: Verdict
     lanes: tuple[LaneAnalysis, ...]
     news: str
-    """The present trial, or the last change's result."""
     curve: Curve | None
     tuning: tuning_trials.Best | None
     history: tuple[ChangeResult, ...] = ()
     measured: tuple[MeasuredPeriod, ...] = ()
     earlier: str = ""
-    """The last verdict, while the present settings have none."""
 
     def lane(self, name: str) -> LaneAnalysis:
         """Return the lane's analysis; raises KeyError."""
@@ -97,13 +84,13 @@ class Analysis:
         """The headline."""
         if self.is_series:
             return self.curve.text if self.curve is not None else self.tuned
-        return self.verdict.text
+        return self.verdict.answer
 
     @property
     def answered(self) -> bool:
         """Whether a series has measured anything, or had nothing to try."""
         if self.curve is not None:
-            return any(place.ratio is not None for place in self.curve.places)
+            return any(point.ratio is not None for point in self.curve.points)
         state = self.snapshot.tuned
         if state is None:
             return False
@@ -119,7 +106,7 @@ class Analysis:
 
     def finish(self, *, brief: bool = False) -> str:
         """Return which lane did the same work sooner, if known."""
-        winner, slowest, ratio = self.verdict.winner, self.verdict.slowest, self.verdict.interval
+        winner, slowest, ratio = self.verdict.winner_id, self.verdict.slowest_id, self.verdict.interval
         lead = (winner, slowest, ratio) if winner and slowest and ratio else None
         return time_to_finish(self.snapshot, lead, brief=brief)
 
@@ -130,24 +117,23 @@ class Analysis:
 
     @property
     def outcome(self) -> str:
-        """The result of the race for lists."""
+        """The result of the race in one line."""
         snapshot, verdict = self.snapshot, self.verdict
         if self.is_series or len(snapshot.lanes) == 1:
             return f"crossover: {self.answer}" if self.curve is not None else self.answer
         decided = verdict.kind in (FASTER, SAME)
-        answer = verdict.text if decided or not self.earlier else self.earlier
+        answer = verdict.answer if decided or not self.earlier else self.earlier
         parts = (self.finish(brief=True), answer, self.tuned, *concern_notes(snapshot))
         return "; ".join(filter(None, parts))
 
 
 def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
-    """Return the analysis of a snapshot. `before` has figures to reuse, which saves half of the time."""
-    known = {one.lane.spec.name: one.throughput for one in before.lanes} if before else {}
-    throughputs = {}
-    for lane in snapshot.lanes:
-        name = lane.spec.name
-        same = name in known and known[name].slices is lane.slices
-        throughputs[name] = known[name] if same else Throughput.of(lane.slices, known.get(name))
+    """Analyse a snapshot, reusing figures of the analysis `before`."""
+    known = {id(lane.throughput.slices): lane.throughput for lane in before.lanes} if before else {}
+    throughputs = {
+        lane.spec.name: known.get(id(lane.slices)) or Throughput.from_slices(lane.slices)
+        for lane in snapshot.lanes
+    }
     series = snapshot.experiment
     verdict = find_verdict(snapshot, throughputs)
     measured = measure(snapshot, verdict, before.measured if before is not None else ())

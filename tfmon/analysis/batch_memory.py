@@ -1,6 +1,6 @@
-"""Predicts which batch sizes fit in a GPU's memory, from the peaks at two sizes or more.
+"""Predicts which batch sizes fit in a GPU's memory, from the peaks at two or more sizes.
 
-A larger batch needs at least the extrapolation of the measured sizes, and at most memory in proportion.
+A larger batch needs at least the extrapolation of the peaks, and at most memory in proportion to its size.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from tfmon.model.readings import Missing, known
 
 LEAST_SIZES = 2
 MOST_DOUBLINGS = 24
-NOT_ONE_GPU = Missing("predicted for lanes on one GPU only: on the CPU two sizes do not tell what a third takes")
+NOT_ONE_GPU = Missing("predicted only for lanes on one GPU: on a CPU, two batch sizes do not predict a third")
 NOT_FREE = Missing("the driver does not say how much GPU memory is free")
 
 
 @dataclass(frozen=True, slots=True)
 class BatchMemory:
-    """The memory for batch sizes, and the available memory."""
+    """The memory that batch sizes need, and the available memory."""
 
     measured: tuple[tuple[int, int], ...]
-    """Sizes and peaks, the smallest first."""
+    """Batch sizes with their peaks in bytes, the smallest first."""
     sure_bytes: float
-    """Available: its peak, and all unused memory."""
+    """Certainly available: the lane's peak and the unused memory."""
     most_bytes: float | None
-    """Available at most: all that it uses, and all unused memory."""
+    """Available at most: used and unused memory."""
     most_examples: int | None = None
 
     def needs(self, size: int) -> tuple[float, float]:
-        """Return bounds for a size."""
+        """Return the least and most bytes that a batch size needs."""
         largest, peak = self.measured[-1]
         more = max(0, size - largest)
         pairs = itertools.pairwise(self.measured)
-        slopes = [(high - low) / (after - before) for (before, low), (after, high) in pairs]
+        slopes = [(high - low) / (larger - smaller) for (smaller, low), (larger, high) in pairs]
         return peak + more * min(slopes), peak + more * max(*slopes, peak / largest)
 
     def fits(self, size: int) -> bool | None:
@@ -49,7 +49,7 @@ class BatchMemory:
 
     @property
     def sizes(self) -> tuple[int, int | None]:
-        """The largest fitting size, by doubling, and the next."""
+        """The largest size that fits, and its double."""
         size = self.measured[-1][0]
         for _ in range(MOST_DOUBLINGS):
             if self.most_examples is not None and 2 * size > self.most_examples:
@@ -60,21 +60,21 @@ class BatchMemory:
         return size, None
 
     def amount(self, size: int) -> str:
-        """Return such as "5.9 GiB to 6.1 GiB of 9.8 GiB"."""
+        """Return the memory of a size as text."""
         least, most = map(units.memory, self.needs(size))
         has = units.memory(self.sure_bytes if self.most_bytes is None else self.most_bytes)
         return f"about {least if least == most else f'{least} to {most}'} of {has}"
 
     @property
     def text(self) -> str:
-        """Fitting and unfitting sizes."""
+        """The sizes that fit as text."""
         fits, beyond = self.sizes
         by = " and ".join(str(size) for size, _ in self.measured[-LEAST_SIZES:])
         text = f"batch {fits} fits ({self.amount(fits)})"
         if beyond is None:
             return f"{text}, and the data has not enough for {2 * fits}; from the peaks at {by}"
-        what = "does not" if self.fits(beyond) is False else "may not"
-        return f"{text}, {beyond} {what} ({self.amount(beyond)}); from the peaks at {by}"
+        verb = "does not" if self.fits(beyond) is False else "may not"
+        return f"{text}, {beyond} {verb} ({self.amount(beyond)}); from the peaks at {by}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object."""
@@ -100,7 +100,7 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
     measured = tuple(sorted(use.batch_peaks.by_size.items()))
     if len(measured) < LEAST_SIZES:
         return Missing(
-            f"it takes the peak at two batch sizes, each larger than all before; there are {len(measured)}"
+            f"it needs peaks at two batch sizes, each larger than all before; there are {len(measured)}"
         )
     free = next((part.free_bytes for part in use.parts.values()), None)
     if free is None:
@@ -111,7 +111,7 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
 
 
 def warning_of(lane: LaneState, size: object) -> str:
-    """Return a warning about a batch size."""
+    """Return a warning if a batch size may not fit."""
     memory = batch_memory(lane)
     if isinstance(memory, Missing) or not isinstance(size, int) or memory.fits(size):
         return ""

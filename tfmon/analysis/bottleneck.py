@@ -10,7 +10,7 @@ from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares, find_kinds, sen
 from tfmon.analysis.causes import Cause, causes_of, explains
 from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import retraces_of
-from tfmon.analysis.others import TOLD, contention, gpu_others
+from tfmon.analysis.others import REPORTED_SHARE, contention, gpu_others
 from tfmon.analysis.run_account import account_of
 from tfmon.analysis.shares import PAUSES, shares_of, whole_of
 from tfmon.model.account import OUTSIDE
@@ -39,7 +39,7 @@ _PHRASES: Mapping[BottleneckKind, str] = {
     "dispatch": "starting the step",
 }
 LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
-"""Unhealthy shares: of a cause or a pause, and of a part of step time."""
+"""Minimum reported shares of a cause or pause, and of a part of step time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +52,18 @@ class Bottleneck:
     causes: tuple[Cause, ...] = ()
     """Observed causes, the costliest first, then suggestions."""
     also: tuple[str, ...] = ()
-    """Other reasons for slowness."""
     size_pct: float = 100.0
-    others: str = ""
-    """What others take of its CPU or GPU, in a few words."""
+    taken_by_others: str = ""
+    """Short text about use by other processes."""
 
     @property
     def text(self) -> str:
-        """The limit, and what others take."""
-        return f"{self.limit} ({self.others})" if self.others else self.limit
+        """The limit, with the use by other processes."""
+        return f"{self.limit} ({self.taken_by_others})" if self.taken_by_others else self.limit
 
     @property
     def line(self) -> str:
-        """The sentence with the first cause."""
+        """The text with the first cause."""
         return "; ".join(filter(None, (self.text, self.cause)))
 
     @property
@@ -89,7 +88,7 @@ class Bottleneck:
 
 
 def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) -> Bottleneck | None:
-    """Return the bottleneck, if enough is measured; with `everything`, other advice, too."""
+    """Return the bottleneck, if enough is measured. `everything` adds further advice."""
     shares = shares_of(lane)
     if shares is None or lane.steady.windows < LEAST_WINDOWS:
         return None
@@ -107,10 +106,10 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
             text = f"retracing: {often}, {100 * share:.0f} % of {whole.name}{cause}"
         case "step":
             eager = "eager " if EAGER in lane.script.step_traits else ""
-            what = f"{eager}step and the Python around it" if lane.script.step else "training step"
-            text = f"{of_time.step_pct:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {what}"
+            part = f"{eager}step and the Python around it" if lane.script.step else "training step"
+            text = f"{of_time.step_pct:.0f} %{f' of {whole.name}' if whole.ns else ''} in the {part}"
             by_tensorflow = not lane.script.command or lane.process.versions["tensorflow"]
-            if by_tensorflow and not lane.over:  # only during training
+            if by_tensorflow and not lane.over:
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, of_time, _PHRASES, whole.name)
@@ -120,12 +119,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         *_activity(snapshot, lane),
     )
     if lane.spec.devices > 1 and not lane.script.command:
-        counts = "computing; a profile tells it apart" if lane.spec.kind == "gpu" else "starting the step"
+        counts = "computing; a profile separates it" if lane.spec.kind == "gpu" else "starting the step"
         also = (*also, f"all-reduce of the gradients counts as {counts}")
     small = lane.over and bool(whole.ns) and of_time.share(kinds[0]) < FURTHER_PCT
     wanted = () if small and not everything else (*kinds, *(_further(of_time) if everything else ()))
     causes = causes_of(lane, wanted, snapshot.race.knobs)
-    causes = tuple(one for one in causes if one.id not in snapshot.race.ignored_causes)
+    causes = tuple(cause for cause in causes if cause.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
     return Bottleneck(kind, text, shares, causes, also, of_time.share(kinds[0]), _taken_by_others(lane))
 
@@ -162,18 +161,18 @@ def _further(shares: Shares) -> list[BottleneckKind]:
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    others = gpu_others(lane)
-    if others is not None and others.shown:
+    use = gpu_others(lane)
+    if use is not None and use.shown:
         return []
     all_the_time = len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
     return list(filter(None, [activity_text(lane.gpu_use, all_the_time=all_the_time)]))
 
 
 def _taken_by_others(lane: LaneState) -> str:
-    others, took = gpu_others(lane), contention([lane.slices])
-    if others is not None and others.shown:
-        return others.short
-    if not isinstance(took.slices_share, Missing) and took.slices_share > TOLD:
+    use, took = gpu_others(lane), contention([lane.slices])
+    if use is not None and use.shown:
+        return use.short
+    if not isinstance(took.slices_share, Missing) and took.slices_share > REPORTED_SHARE:
         return MACHINE_BUSY
     return ""
 
@@ -186,8 +185,8 @@ def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:
         lines.append(f"the machine swaps ({swapped / 2**20:.0f} MiB/s read back): it is short of memory")
     if (throttled := known(host.throttled_pct)) is not None and throttled > 5:
         lines.append(f"the container's CPU quota is used up in {throttled:.0f} % of its periods")
-    if (others := known(host.others_cpu_pct)) is not None and others > BUSY_OTHERS_PCT:
-        lines.append(f"other programs keep {others / 100:.1f} cores busy")
+    if (others_pct := known(host.others_cpu_pct)) is not None and others_pct > BUSY_OTHERS_PCT:
+        lines.append(f"other programs keep {others_pct / 100:.1f} cores busy")
     if (stolen := known(host.steal_pct)) is not None and stolen > 5:
         lines.append(f"the hypervisor gives {stolen:.0f} % of a core to other machines")
     threads, cores = lane.settings.get("threads"), snapshot.machine_of(lane).usable_cores
@@ -201,13 +200,13 @@ def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str
     lines = [f"{which} runs below full clocks: {text}" for text in gpu.clocks.lowered_by(WARNING, ALARM)]
     if gpu.link.warning:
         lines.append(f"{which}'s link is narrow: {gpu.link.warning}")
-    if (others := gpu_others(lane, gpu.index)) is not None and others.shown:
-        lines.append(f"{others.text}: what may help is best tried when they are gone")
-    own = own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host)
-    held = [] if gpu.processes.foreign_pids else holders(gpu.processes, own)
+    if (use := gpu_others(lane, gpu.index)) is not None and use.shown:
+        lines.append(f"{use.text}: try changes after those processes have ended")
+    lane_pids = own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host)
+    held = [] if gpu.processes.foreign_pids else holders(gpu.processes, lane_pids)
     if held:
         most = f", {'the most ' if len(held) > 1 else ''}by {process_text(held[0].name)}" if held[0].name else ""
-        used = units.memory(sum(one.used_bytes for one in held))
+        used = units.memory(sum(holder.used_bytes for holder in held))
         whose = "this GPU's memory" if lane.spec.devices == 1 else f"the memory of {which}"
         lines.append(f"others hold {used} of {whose}{most}")
     return lines

@@ -1,7 +1,7 @@
-"""The rules that identify a bottleneck, by the shares of step time from a lane's windows or a profile.
+"""The rules that identify a bottleneck from the shares of step time, of a lane's windows or a profile.
 
-The trainer's process imports this file, so it imports little of the model. The first rule that applies wins: an
-earlier one explains a later one away. A part that is larger or hardly smaller is reported with it, as `mixed`.
+The trainer's process imports this file, so it imports little of the model. The first applicable rule wins. A part
+that is larger or hardly smaller is reported too, as `mixed`.
 
 Source: `benchmarks/attribution.py` checks order and thresholds on lanes with known bottlenecks. The threshold for
 input is TensorFlow's for "highly input-bound".
@@ -17,19 +17,18 @@ from tfmon.model.profile import BottleneckKind
 from tfmon.model.readings import Missing, Reading, known
 
 RETRACED_STEPS_PCT = 2.0
-"""Percent of the steps that trace."""
 SATURATED_PCT = 80.0
-"""Hiding everything else would gain at most a quarter."""
+"""Removing all other parts would gain at most a quarter."""
 INPUT_PCT = 40.0
 SYNC_PCT = 30.0
 COPY_PCT = 25.0
 ALL_REDUCE_PCT = 25.0
 OTHER_PCT = 40.0
 FURTHER_PCT = 10.0
-"""Minimum share that is worth an experiment."""
+"""Minimum share for an experiment."""
 DISPATCH_OF_STEP = 0.35
 MIXED_POINTS = 10.0
-"""Maximum distance of a part that is reported, too."""
+"""Maximum distance of a second part that is reported."""
 
 
 _PARTS: Mapping[BottleneckKind, str] = {
@@ -43,34 +42,32 @@ class Shares:
     """Shares of step time in percent; without `step_pct` and `reading_pct` they add up to 100."""
 
     input_pct: Reading
-    """With an idle device; part of the step if unknown."""
+    """Waiting for input while the device is idle. If unknown, part of the step."""
     copy_pct: Reading
-    """Upper bound of copying the batch while nothing else runs."""
+    """Upper bound for copying batches while nothing else runs."""
     dispatch_pct: Reading
-    """While nothing computes; on the CPU the part of a call without operations."""
+    """Starting operations. On the CPU, the part of a call without operations."""
     device_pct: Reading
-    """Behind the launches, if `dispatch_pct` is known."""
+    """Computing, without the launches if `dispatch_pct` is known."""
     step_pct: float
-    """Dispatch and compute; in a script's own loop with Python, before a profile."""
+    """Dispatch and computing. Before a profile, a script's own loop includes Python."""
     sync_pct: float = 0.0
-    """Reading the loss while nothing computes."""
     report_pct: float = 0.0
     other_pct: float
-    """Python between the steps."""
     reading_pct: float = 0.0
-    """Waiting for a result in each step: overlaps with `device_pct`."""
+    """Waiting for a result in each step. It overlaps with `device_pct`."""
     retrace_pct: float = 0.0
-    """Calls with a trace, without known computing."""
+    """Calls that trace, without their known computing."""
     all_reduce_pct: float = 0.0
-    """While nothing computes, with the wait for the slowest device."""
+    """All-reduce, with the wait for the slowest device."""
     retraced_steps_pct: float = 0.0
-    """Of the steps, if functions are traced again and again."""
+    """Share of the steps that trace, if tracing goes on."""
     eager: bool = False
     split_error: float = 0.0
-    """Of `dispatch_pct` less `device_pct`, in percentage points."""
+    """Error of `dispatch_pct` less `device_pct`, in percentage points."""
 
     def share(self, kind: BottleneckKind) -> float:
-        """Return the known share behind a bottleneck, or 0."""
+        """Return the share of a kind of bottleneck, or 0 if unknown."""
         return known(getattr(self, f"{_PARTS.get(kind, kind)}_pct", 0.0)) or 0.0
 
     def of_time(self, steps_share: float) -> Shares:
@@ -83,7 +80,7 @@ class Shares:
 
     @property
     def largest(self) -> BottleneckKind:
-        """The largest part; an unsplit step counts as two."""
+        """The largest part. An unsplit step counts as two parts."""
         kinds: tuple[BottleneckKind, ...] = ("input", "transfer", "other", "dispatch", "compute", "all-reduce")
         parts = {kind: self.share(kind) for kind in kinds} | {"sync": self.sync_pct, "step": self.step_pct / 2}
         return max(parts, key=lambda kind: parts[kind])
@@ -91,12 +88,12 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table."""
+    """A row of `RULES`."""
 
     kind: BottleneckKind
     applies: Callable[[Shares], bool]
     decides: bool = False
-    """Whether it is never mixed."""
+    """Whether the kind is never mixed."""
 
 
 def _retraces(shares: Shares) -> bool:
@@ -139,7 +136,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_kinds(shares: Shares) -> tuple[BottleneckKind, ...]:
-    """Return one or two kinds, first the rule's."""
+    """Return the kind of the first applicable rule, and a second kind if mixed."""
     rule = next(rule for rule in RULES if rule.applies(shares))
     if rule.decides:
         return (rule.kind,)
@@ -147,13 +144,13 @@ def find_kinds(shares: Shares) -> tuple[BottleneckKind, ...]:
     sizes = {kind: shares.share(kind) for kind in kinds} | {"sync": shares.sync_pct}
     if rule.kind == "sync":
         sizes["compute"] = 0.0  # the device computes while a loop waits for a result
-    own: BottleneckKind = "dispatch" if rule.kind == "eager" else rule.kind
-    del sizes[own]
+    part: BottleneckKind = "dispatch" if rule.kind == "eager" else rule.kind
+    del sizes[part]
     doubt = dict.fromkeys(sizes, MIXED_POINTS)
-    if own in ("dispatch", "compute"):
+    if part in ("dispatch", "compute"):
         doubt |= {kind: max(MIXED_POINTS, shares.split_error) for kind in ("dispatch", "compute")}
     rival = max(sizes, key=lambda kind: sizes[kind] + doubt[kind])
-    return (rule.kind, rival) if sizes[rival] > shares.share(own) - doubt[rival] else (rule.kind,)
+    return (rule.kind, rival) if sizes[rival] > shares.share(part) - doubt[rival] else (rule.kind,)
 
 
 _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager execution"}
@@ -165,13 +162,13 @@ def sentence(
     phrases: Mapping[BottleneckKind, str],
     whole: str = "the time",
 ) -> str:
-    """Return such as "input-bound: waiting for batches takes 62 % of the time"."""
-    first, *others = kinds
+    """Return text such as "input-bound: waiting for batches takes 62 % of the time"."""
+    first, *rest = kinds
     names, takes = (
         [_NAMES.get(kind, kind) for kind in kinds],
         f"{phrases[first]} takes {shares.share(first):.0f} %",
     )
-    if not others:
+    if not rest:
         return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of {whole}"
-    size = shares.sync_pct if others[0] == "sync" else shares.share(others[0])
-    return f"{' and '.join(names)} alike: {takes} of {whole}, {phrases[others[0]]} {size:.0f} %"
+    size = shares.sync_pct if rest[0] == "sync" else shares.share(rest[0])
+    return f"{' and '.join(names)} alike: {takes} of {whole}, {phrases[rest[0]]} {size:.0f} %"

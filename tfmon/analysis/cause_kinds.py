@@ -37,7 +37,7 @@ from tfmon.model.script_events import (
 
 RUNS, EPOCHS, OBSERVED = "runs", "epochs", "observed"
 NOT = "not "
-"""Before a forbidden trait."""
+"""Prefix of a forbidden trait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,12 @@ class Remedy:
     """A change for scripts with these traits."""
 
     needs: tuple[str, ...]
-    """Traits of script or observation."""
     mends: str = ""
     code: tuple[str, ...] = ()
 
     def fits(self, traits: Collection[str]) -> bool:
-        """Return whether it fits these traits."""
-        return all((one.removeprefix(NOT) in traits) != one.startswith(NOT) for one in self.needs)
+        """Return whether the remedy fits these traits."""
+        return all((need.removeprefix(NOT) in traits) != need.startswith(NOT) for need in self.needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,11 +61,10 @@ class CauseKind:
     """Text about {subject}. Empty if never observed."""
     mends: str = ""
     code: tuple[str, ...] = ()
-    """The code; {value} is the knob's value."""
     remedies: tuple[Remedy, ...] = ()
-    """The code of applicable ones comes first."""
+    """The code of applicable remedies comes before `code`."""
     needs: tuple[tuple[str, ...], ...] = ((),)
-    """Supposed with all traits of one of these."""
+    """Supposed if a script has all traits of a tuple."""
     knob: str = ""
     values: tuple[KnobValue, ...] = ()
     least_share: float = 0.03
@@ -74,12 +72,12 @@ class CauseKind:
     least_count: int = 1
     of_input: bool = False
     of_step: bool = False
-    """Whether it is a part of the step, so that `OF_STEP` is not advised."""
+    """Whether the cause replaces the advice of `OF_STEP`."""
     gain: float | None = None
-    """Returned share of the cost, unless observed."""
+    """Saved share of the cost, unless observed."""
 
     def supposed_with(self, traits: Collection[str]) -> bool:
-        """Return whether it is supposed with these traits."""
+        """Return whether a script with these traits may have the cause."""
         return any(Remedy(needs).fits(traits) for needs in self.needs)
 
     def advice(self, traits: Collection[str]) -> tuple[str, tuple[str, ...]]:
@@ -173,7 +171,7 @@ KINDS: Mapping[str, CauseKind] = {
     "epoch_later": CauseKind(
         title="epochs are slower from the second on",
         remedies=(
-            Remedy((NOT + FILE_CACHE,), "what they read otherwise was not observed"),
+            Remedy((NOT + FILE_CACHE,), "what they read differently was not observed"),
             Remedy(
                 (FILE_CACHE,),
                 "a cache in a file is read from its disk in each of them",
@@ -191,7 +189,7 @@ KINDS: Mapping[str, CauseKind] = {
                 ("dataset = dataset.shuffle(1_000)  # its order is then less random",),
             ),
             Remedy((FIT, DATASET, SHORT, NOT + ENDLESS), "a dataset that repeats has one iterator", _ONE_ITERATOR),
-            Remedy((NOT + UNCACHED, NOT + SHORT), "what is done before it was not observed"),
+            Remedy((NOT + UNCACHED, NOT + SHORT), "the work before it was not observed"),
         ),
     ),
     "epoch_validation": CauseKind(
@@ -209,7 +207,7 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "epoch_pause": CauseKind(
         title="a pause between epochs",
-        mends="what is done then was not observed",
+        mends="the work in it was not observed",
         remedies=(
             Remedy((RUNS,), "a stack (S) shows it"),
             Remedy(
@@ -223,7 +221,7 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "iterator_anew": CauseKind(
         title="each step makes a new iterator, and waits for its first batch",
-        mends="make it once: a new one begins the pipeline again, and fills the buffer of `shuffle` again",
+        mends="make it once: a new iterator restarts the pipeline and refills the buffer of `shuffle`",
         code=("for batch in dataset.repeat():  # in place of next(iter(dataset)) in each step",),
         least_share=0.1,
     ),
@@ -257,8 +255,10 @@ KINDS: Mapping[str, CauseKind] = {
         mends="give it large batches, or save what it has learned and load it",
         code=("layer.adapt(data.unbatch().batch(1_024))  # or a part of the data: data.take(100)",),
         remedies=tuple(
-            Remedy((f"of {layer}",), code=(f"keras.layers.{layer}({given})  # as an earlier run has learned it",))
-            for layer, given in (
+            Remedy(
+                (f"of {layer}",), code=(f"keras.layers.{layer}({arguments})  # as an earlier run has learned it",)
+            )
+            for layer, arguments in (
                 ("TextVectorization", "vocabulary=vocabulary"),
                 ("StringLookup", "vocabulary=vocabulary"),
                 ("IntegerLookup", "vocabulary=vocabulary"),
@@ -420,7 +420,7 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "gpu_deterministic": _Gpu(
         title="{subject} uses slower kernels, and keeps Keras from compiling with XLA",
-        mends="turn it off where the same bits are not needed; a seed alone keeps most of it",
+        mends="turn it off unless runs must be bit-identical; with a seed alone they nearly are",
         code=(
             "keras.utils.set_random_seed(1)  # without enable_op_determinism(), and TF_DETERMINISTIC_OPS unset",
         ),
@@ -432,7 +432,7 @@ KINDS: Mapping[str, CauseKind] = {
     ),
     "memory_objects": CauseKind(
         title="Python keeps more and more objects of {subject}",
-        mends="let go of what each step adds; keep numbers, and not the tensors with all that they hold",
+        mends="drop what each step adds; keep numbers instead of tensors, which keep other objects alive",
         code=("losses.append(float(loss))",),
         least_share=0.0,
     ),
@@ -562,9 +562,9 @@ KINDS: Mapping[str, CauseKind] = {
         knob=VARIANT.name,
     ),
 }
-"""By permanent ids, in the order of the manual."""
+"""Causes by permanent id, in the order of the manual."""
 OF_STEP = ("step_eager", "step_not_fused", "step_float32", "batch_small", "steps_small")
-"""Useless if a cause within the step was observed."""
+"""Not advised after an observed cause with `of_step`."""
 _STEP = ("step_not_fused", "step_float32", "batch_small")
 SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "input": ("input_sequential_map", "input_no_prefetch", "input_no_cache", "variant"),
@@ -578,4 +578,4 @@ SUPPOSED: Mapping[str, tuple[str, ...]] = {
     "retracing": ("variant", "retrace_value", "retrace_shape"),
     "other": ("steps_small", "variant"),
 }
-"""By bottleneck, the likeliest first."""
+"""Causes by bottleneck, the likeliest first."""

@@ -14,6 +14,8 @@ from tfmon.model.knobs import (
     BATCH_SIZE,
     CACHE,
     LEVERS,
+    MIXED_PRECISION,
+    PREFETCH,
     STEPS_PER_EXECUTION,
     VARIANT,
     Knob,
@@ -28,7 +30,7 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.spec import obstacle
 
 SMALL_BATCH = 32
-"""Below this a larger batch is supposed first."""
+"""Below this size, a larger batch is suggested first."""
 BATCH_FACTOR = 4
 EXPLAINED = 0.5
 """Share of a pipeline's work that explains its waits."""
@@ -44,67 +46,66 @@ class Cause:
     advice: str
     code: tuple[str, ...]
     knob: str | None = None
-    """A knob to try while it trains."""
     value: KnobValue | None = None
     by_hand: bool = False
-    """Whether only the code helps."""
+    """Whether only a change of the code helps."""
     effect: str | None = None
     text: str = ""
     brief: str = ""
-    """A few words with the line."""
     place: str = ""
     """File, line and text."""
     count: int = 0
     cost_s: float | None = None
     share_pct: float | None = None
     gain_s: float | None = None
-    """Time of this run that the change gives back."""
     gain_pct: float | None = None
     wasted_pct: float | None = None
-    """Share of work that is unused or repeated."""
+    """Unused or repeated share of the work."""
 
     @property
     def can_try(self) -> bool:
-        """Whether it can be tried while the lane trains."""
+        """Whether the remedy can be tried during training."""
         return self.knob is not None and not self.by_hand and self.effect is None
 
     @property
     def remedy(self) -> str:
-        """Such as "prefetch auto (make batches while the step runs)"."""
+        """Text such as "prefetch auto (make batches while the step runs)"."""
         if self.knob is None or (self.by_hand and not any(lever.name == self.knob for lever in LEVERS)):
             return self.advice
         return f"{setting_text(self.knob, self.value)} ({self.advice})"
 
 
 def setting_text(knob: str, value: object) -> str:
-    """Return such as "prefetch auto"."""
+    """Return text such as "prefetch auto"."""
     return f"{short_name(knob)} {show(value)}"
 
 
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
-    """Return observed causes, then supposed ones."""
+    """Return the observed causes, then the supposed causes."""
     whole = whole_of(lane)
     seen = [
         symptom
         for symptom in _without_symptoms(lane.script.causes)
         if symptom.cause in KINDS and _matters(symptom, lane, whole)
     ]
-    observed = [_observed(one, lane, whole, knobs) for one in sorted(seen, key=lambda one: -one.cost_ns)]
-    told, lines = {one.id for one in observed}, {line for one in observed for line in one.code}
-    supposed = dict.fromkeys(one for kind in kinds for one in _supposed(kind, lane, knobs))
-    shares, of_input = shares_of(lane), [one for one in observed if KINDS[one.id].of_input]
+    observed = [
+        _observed(symptom, lane, whole, knobs) for symptom in sorted(seen, key=lambda symptom: -symptom.cost_ns)
+    ]
+    observed_ids, lines = {cause.id for cause in observed}, {line for cause in observed for line in cause.code}
+    supposed = dict.fromkeys(cause for kind in kinds for cause in _supposed(kind, lane, knobs))
+    shares, of_input = shares_of(lane), [cause for cause in observed if KINDS[cause.id].of_input]
     waits = whole.steps * (known(shares.input_pct) or 0.0) if shares is not None else 0.0
     explained = bool(of_input) and explains(of_input, waits)
-    of_step = any(KINDS[one.id].of_step for one in observed)
+    of_step = any(KINDS[cause.id].of_step for cause in observed)
     return (
         *observed,
         *(
-            one
-            for one in supposed
-            if one.id not in told
-            and not (explained and (one.by_hand or lane.over) and one.id.startswith("input_"))
-            and not (of_step and one.id in OF_STEP)
-            and lines.isdisjoint(one.code)
+            cause
+            for cause in supposed
+            if cause.id not in observed_ids
+            and not (explained and (cause.by_hand or lane.over) and cause.id.startswith("input_"))
+            and not (of_step and cause.id in OF_STEP)
+            and lines.isdisjoint(cause.code)
         ),
     )
 
@@ -119,7 +120,7 @@ def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
 
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
-    """Return whether observed causes take half of this share."""
+    """Return whether observed causes take at least half of `pct`."""
     return (
         sum(cause.share_pct or 0.0 for cause in causes if cause.count and cause.id != "iterator_freed") >= pct / 2
     )
@@ -144,7 +145,7 @@ def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
 def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
     kind = KINDS[seen.cause]
     if kind.knob and lane.settings.get(kind.knob) in kind.values:
-        return False  # it is mended
+        return False
     if seen.cause == "memory_objects" and growth_of(lane.tree.memory.points) is None:
         return False
     # In a short run, the start takes most of the time.
@@ -159,15 +160,15 @@ def _observed(seen: CauseSeen, lane: LaneState, whole: Whole, knobs: Sequence[Kn
     cost_s = share_pct = gain_s = gain_pct = None
     if seen.cost_ns:
         cost_s, share_pct = seen.cost_ns / 1e9, 100 * whole.share(seen)
-        what = "waiting for it" if kind.of_input else "that"
-        text = f"; {what} took {units.duration(cost_s)}, {units.percent(share_pct)} of {whole.name}"
+        activity = "waiting for it" if kind.of_input else "that"
+        text = f"; {activity} took {units.duration(cost_s)}, {units.percent(share_pct)} of {whole.name}"
         gain = seen.figures.get("gain", kind.gain)
         if gain is not None:
             gain_s, gain_pct = gain * cost_s, gain * share_pct
             gives = (
                 f"about {units.duration(gain_s)}, {units.percent(gain_pct)}" if gain > 0 else "nothing in this run"
             )
-            text += f"; mending it gives back {gives}"
+            text += f"; fixing it saves {gives}"
     times = f", {units.count(seen.count)} times" if seen.count > 1 and seen.cost_ns else ""
     text = f"{title}{times}{f': {seen.what}' if seen.what else ''}{text}"
     share = units.percent(share_pct) if share_pct is not None else ""
@@ -219,7 +220,7 @@ def _supposed(bottleneck: str, lane: LaneState, knobs: Sequence[Knob]) -> list[C
     if lane.process.data_examples is not None and trained.examples:
         epoch_ns = lane.process.data_examples / trained.examples * trained.span_ns
         first += [CACHE.name] if epoch_ns < 1e9 * SHORT_EPOCH_S else []
-    return sorted(result, key=lambda one: first.index(one.knob) if one.knob in first else len(first))
+    return sorted(result, key=lambda cause: first.index(cause.knob) if cause.knob in first else len(first))
 
 
 def _values(kind: CauseKind, knob: Knob | None, lane: LaneState) -> Iterable[KnobValue]:
@@ -231,6 +232,8 @@ def _values(kind: CauseKind, knob: Knob | None, lane: LaneState) -> Iterable[Kno
 
 
 def _makes_sense(lane: LaneState, knob: str, value: KnobValue) -> bool:
+    if knob in (PREFETCH.name, MIXED_PRECISION.name) and lane.settings.get(knob, "off") != "off":
+        return False  # the lane does so already
     if knob == "xla" and not lane.settings.get("graph", True):
         return False
     if knob != BATCH_SIZE.name and obstacle({**lane.settings, knob: value}, lane.spec.devices):
@@ -260,16 +263,16 @@ def _find(knobs: Sequence[Knob], name: str) -> Knob | None:
 
 
 def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: bool = False) -> tuple[str, ...]:
-    """Return the code that sets a knob. For a script's own knob, it offers the knob."""
+    """Return the code that sets a knob, or offers a script's knob."""
     script = lane is not None and bool(lane.script.command)
-    kind = next((one for one in KINDS.values() if one.knob == knob), CauseKind())
+    kind = next((candidate for candidate in KINDS.values() if candidate.knob == knob), CauseKind())
     begin, end = "options = tf.data.Options()", "dataset = dataset.with_options(options)"
     if lane is not None and script and not lane.process.versions["tensorflow"]:
         return (f'{knob} = report.knob("{knob}", {value!r})',)
     if kind.knob and (not kind.values or value in kind.values):
-        place = lane.spec.place if lane is not None else ""
-        lever = by_hand and script and any(one.name == knob for one in LEVERS)
-        more = (f"# to try it: --lane {place} --lane {place},{knob}={show(value)}",) if lever else ()
+        device = lane.spec.place if lane is not None else ""
+        lever = by_hand and script and any(lever_knob.name == knob for lever_knob in LEVERS)
+        more = (f"# to try it: --lane {device} --lane {device},{knob}={show(value)}",) if lever else ()
         _, code = kind.advice(() if lane is None else _traits(lane))
         return (*(line.replace("{value}", show(value)) for line in code), *more)
     match knob:
@@ -282,8 +285,10 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
             return begin, f"options.threading.private_threadpool_size = {threads}", end
         case "learning_rate":
             return (f"optimizer.learning_rate = {show(value)}  # or where the optimizer is made",)
-    own = f'{knob} = report.knob("{knob}", {value!r})' if script else f"# {knob} = {show(value)} in the scenario"
-    return (own,)
+    knob_line = (
+        f'{knob} = report.knob("{knob}", {value!r})' if script else f"# {knob} = {show(value)} in the scenario"
+    )
+    return (knob_line,)
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from tfmon.analysis import statistics
-from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Looks, Shift, shift
-from tfmon.analysis.result import LaneResult, RaceResult, VerdictResult
+from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Looks, shift
+from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.analysis.verdict import Verdict
 from tfmon.errors import UsageError
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
 
 _LATE = ("quota_cores", "nice", "python", "tensorflow", "driver", "power_limits_w")
-"""Missing in older recordings."""
+"""Facts that older recordings lack."""
 
 
 LEAST_RACES = 3
@@ -26,7 +27,7 @@ BETWEEN_RACES_SD = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The second race's figure over the first's."""
+    """A figure of the second race over the first."""
 
     ratio: float
     low: float | None
@@ -39,17 +40,17 @@ def change_of(
     looks: Looks = AT_THE_END,
 ) -> Change | None:
     """Return the change of the throughput, if known."""
-    first = [one for before, _ in races if (one := before.log_examples_per_s) is not None]
-    second = [one for _, after in races if (one := after.log_examples_per_s) is not None]
+    first = [speed for lane, _ in races if (speed := lane.log_examples_per_s) is not None]
+    second = [speed for _, lane in races if (speed := lane.log_examples_per_s) is not None]
     if len(races) == 1 and first and second:
         # The slices are not paired.
         processes = statistics.between_processes((), (), prior)
         machine = statistics.Between(BETWEEN_RACES_SD, statistics.SUPPOSED_DEGREES)
         reach = math.hypot(*(part.reach(looks) for part in (first[0], second[0], processes, machine)))
         value = second[0].value - first[0].value
-        result = Shift(value, value - reach, value + reach)
+        result: tuple[float, ...] = (value, value - reach, value + reach)
     elif min(len(first), len(second)) >= LEAST_RACES:
-        result = shift([one.value for one in first], [one.value for one in second], looks.error)
+        result = shift([speed.value for speed in first], [speed.value for speed in second], looks.error)
     else:
         return None
     return Change(*map(math.exp, result))
@@ -65,13 +66,13 @@ class LanePair:
 
     @property
     def id(self) -> str:
-        """The id of its lanes, or both."""
+        """The id of both lanes, or both ids."""
         return " / ".join(dict.fromkeys((self.first.id, self.second.id)))
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A different condition."""
+    """A condition that differs between the races."""
 
     about: str
     what: str
@@ -95,7 +96,7 @@ class Comparison:
 def compare(first: RaceResult, second: RaceResult) -> Comparison:
     """Compare the second race with the first."""
     pairs, unpaired = _paired(first.lanes, second.lanes)
-    lanes = tuple(LanePair(one, other, _change(one, other, second.between_processes)) for one, other in pairs)
+    lanes = tuple(LanePair(lane, other, _change(lane, other, second.between_processes)) for lane, other in pairs)
     return Comparison(
         first=first,
         second=second,
@@ -113,18 +114,18 @@ def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> li
         raise UsageError(
             f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
         )
-    return [compare(one, other) for one, other in zip(first, second, strict=True)]
+    return [compare(profile, other) for profile, other in zip(first, second, strict=True)]
 
 
-def _change(one: LaneResult, other: LaneResult, prior: BetweenProcesses | None) -> Change | None:
-    result = change_of([(one, other)], prior)
+def _change(first: LaneResult, second: LaneResult, prior: BetweenProcesses | None) -> Change | None:
+    result = change_of([(first, second)], prior)
     if result is not None:
         return result
-    old, new = one.examples_per_s, other.examples_per_s
+    old, new = first.examples_per_s, second.examples_per_s
     return Change(new / old, None, None) if old and new else None
 
 
-def _verdict(first: VerdictResult, second: VerdictResult) -> Change | None:
+def _verdict(first: Verdict, second: Verdict) -> Change | None:
     if not first.ratio or not second.ratio or first.winner_id is None or first.winner_id != second.winner_id:
         return None
     ratio = second.ratio / first.ratio
@@ -139,7 +140,7 @@ def _verdict(first: VerdictResult, second: VerdictResult) -> Change | None:
 def _paired(
     first: Sequence[LaneResult], second: Sequence[LaneResult]
 ) -> tuple[list[tuple[LaneResult, LaneResult]], list[str]]:
-    """By id and kind of device, then by place, then by device."""
+    """Pair by id and kind, then by host and device, then by device."""
     left, right = list(first), list(second)
     pairs: list[tuple[LaneResult, LaneResult]] = []
     keys: tuple[Callable[[LaneResult], object], ...] = (
@@ -149,7 +150,7 @@ def _paired(
     )
     for key in keys:
         for lane in list(left):
-            other = next((one for one in right if key(one) == key(lane)), None)
+            other = next((candidate for candidate in right if key(candidate) == key(lane)), None)
             if other is not None:
                 pairs.append((lane, other))
                 left.remove(lane)
@@ -160,36 +161,36 @@ def _paired(
 
 
 def _differences(first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
-    def differ(about: str, what: str, one: object, other: object) -> Iterator[Difference]:
-        if one != other:
-            yield Difference(about, what, _written(one), _written(other))
+    def differ(about: str, what: str, first_value: object, second_value: object) -> Iterator[Difference]:
+        if first_value != second_value:
+            yield Difference(about, what, _written(first_value), _written(second_value))
 
     for part in ("scenario", "source", "mode"):
         yield from differ("scenario", part, getattr(first, part), getattr(second, part))
     for pair in lanes:
-        one, other = pair.first, pair.second
-        yield from differ("lanes", f"{pair.id}: device", one.place, other.place)
-        for knob in sorted({*one.knobs, *other.knobs}):
-            yield from differ("knobs", f"{pair.id}: {knob}", one.knobs.get(knob), other.knobs.get(knob))
+        left, right = pair.first, pair.second
+        yield from differ("lanes", f"{pair.id}: device", left.place, right.place)
+        for knob in sorted({*left.knobs, *right.knobs}):
+            yield from differ("knobs", f"{pair.id}: {knob}", left.knobs.get(knob), right.knobs.get(knob))
     yield from differ("versions", "tfmon", first.tfmon, second.tfmon)
     for pair in lanes:
-        one, other = pair.first, pair.second
-        for part in one.versions:
-            yield from differ("versions", f"{pair.id}: {part}", one.versions[part], other.versions.get(part))
-        yield from differ("machine", f"{pair.id}: processor", one.device_name, other.device_name)
-        if one.host or other.host:
-            for part, values in _machine_parts(first.machine_of(one), second.machine_of(other)):
+        left, right = pair.first, pair.second
+        for part in left.versions:
+            yield from differ("versions", f"{pair.id}: {part}", left.versions[part], right.versions.get(part))
+        yield from differ("machine", f"{pair.id}: processor", left.device_name, right.device_name)
+        if left.host or right.host:
+            for part, values in _machine_parts(first.machine_of(left), second.machine_of(right)):
                 yield from differ("machine", f"{pair.id}: {part}", *values)
     for part, values in _machine_parts(first.machine, second.machine):
         yield from differ("machine", part, *values)
-    before, after = first.environment or {}, second.environment or {}
-    for name in sorted({*before, *after}):
-        yield from differ("environment", name, before.get(name), after.get(name))
+    variables, other_variables = first.environment or {}, second.environment or {}
+    for name in sorted({*variables, *other_variables}):
+        yield from differ("environment", name, variables.get(name), other_variables.get(name))
 
 
-def _machine_parts(one: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
+def _machine_parts(machine: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:
     unknown = Machine()
-    for part, value in asdict(one).items():
+    for part, value in asdict(machine).items():
         values = value, getattr(other, part)
         late = part in _LATE and getattr(unknown, part) in values
         # Empty: no GPU was requested.

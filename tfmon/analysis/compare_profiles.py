@@ -18,7 +18,7 @@ Grouping: TypeAlias = Literal["operation", "kind", "layer"]
 GROUPINGS: tuple[Grouping, ...] = ("operation", "kind", "layer")
 DASH = "–"
 MOST_NAMED, ENOUGH = 5, 0.8
-"""Limits of the sentence: parts, and share of the difference."""
+"""Maximum parts, and sufficient share, of the explanation."""
 _CALLS = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")
 _JIT, _TRANSFORM = re.compile(r"\bp?jit\([^()]*\)"), re.compile(r"\b(?:transpose|jvp|vmap)\(([^()]*)\)")
 """Of JAX: compiled functions, and transforms (`transpose(jvp(x))` is a gradient)."""
@@ -34,14 +34,14 @@ class TimeDifference:
 
     @property
     def certain(self) -> bool:
-        """Whether there is a difference."""
+        """Whether the difference is certain."""
         if self.ci95_ns is None:
             return self.value_ns != 0
         return self.ci95_ns[0] > 0 or self.ci95_ns[1] < 0
 
     @property
     def texts(self) -> tuple[str, str]:
-        """Such as +1.20 ms, ±0.10 ms."""
+        """Texts such as +1.20 ms, ±0.10 ms."""
         reach = "" if self.ci95_ns is None else f"±{time_text(self.ci95_ns[1] - self.value_ns)}"
         return signed(self.value_ns), reach
 
@@ -55,16 +55,19 @@ class Side:
     runs: float
     devices: tuple[str, ...]
     parallelism: float | None
-    """Mean number of concurrent operations."""
 
     @classmethod
-    def of(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
-        """Return the mean over profiles, if one has the part."""
-        every = [part for one in parts for part in one]
+    def mean(cls, parts: Sequence[Sequence[Part]], steps: Sequence[int]) -> Side | None:
+        """Return the means over profiles, if any has the part."""
+        every = [part for side_parts in parts for part in side_parts]
         if not every:
             return None
         step_ns, self_ns = (sum(getattr(part, name) for part in every) for name in ("step_ns", "self_ns"))
-        runs = sum(part.count / number for one, number in zip(parts, steps, strict=True) for part in one)
+        runs = sum(
+            part.count / number
+            for profile_parts, number in zip(parts, steps, strict=True)
+            for part in profile_parts
+        )
         devices = tuple(dict.fromkeys(part.device for part in every if part.device))
         at_once = self_ns / step_ns if self_ns and step_ns else None
         return cls(step_ns / len(parts), self_ns / len(parts), runs / len(parts), devices, at_once)
@@ -76,14 +79,13 @@ class DiffRow:
 
     name: str
     kind: str
-    """The type of the operation."""
     first: Side | None
     second: Side | None
     difference: TimeDifference
     share: float | None
 
     def label(self, width: int) -> str:
-        """Return its name, cut in the middle."""
+        """Return the name, shortened in the middle."""
         name = self.name.lstrip("_")
         if self.kind and self.name != self.kind:
             scope, _, last = name.rpartition("/")  # a type and a number
@@ -112,7 +114,7 @@ def heads(by: Grouping, first: str, second: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """The explanation by the largest parts."""
+    """The share of the difference that the largest parts explain."""
 
     names: tuple[str, ...]
     share: float
@@ -121,13 +123,12 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class ProfileDiff:
-    """Profiles of two sides, compared."""
+    """The comparison of the profiles of two sides."""
 
     first_ns: float
     second_ns: float
     difference: TimeDifference
     rows: tuple[DiffRow, ...]
-    """Largest contribution first."""
     explained: Explained | None
     """`None` unless the step times certainly differ."""
     incomplete: tuple[bool, ...]
@@ -136,7 +137,7 @@ class ProfileDiff:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledSide:
-    """A compared lane, or folder."""
+    """A lane or folder with profiles."""
 
     id: str
     title: str
@@ -173,10 +174,10 @@ def compare(first: Sequence[Profile], second: Sequence[Profile], by: Grouping = 
     times: dict[tuple[str, str], list[list[float]]] = {}
     for key in dict.fromkeys(key for side in groups for key in side):
         parts = [side.get(key, none) for side, none in zip(groups, nothing, strict=True)]
-        times[key] = [[sum(part.step_ns for part in one) for one in side] for side in parts]
-        own = _difference(*times[key])
-        left, right = (Side.of(side, number) for side, number in zip(parts, numbers, strict=True))
-        rows.append(DiffRow(*key, left, right, own, own.value_ns / whole if whole else None))
+        times[key] = [[sum(part.step_ns for part in profile_parts) for profile_parts in side] for side in parts]
+        row_difference = _difference(*times[key])
+        left, right = (Side.mean(side, number) for side, number in zip(parts, numbers, strict=True))
+        rows.append(DiffRow(*key, left, right, row_difference, row_difference.value_ns / whole if whole else None))
     rows.sort(key=lambda row: (-abs(row.difference.value_ns), row.name))
     return ProfileDiff(
         first_ns=fmean(steps[0]),
@@ -184,7 +185,9 @@ def compare(first: Sequence[Profile], second: Sequence[Profile], by: Grouping = 
         difference=difference,
         rows=tuple(rows),
         explained=_explained(rows, times, steps, whole) if whole else None,
-        incomplete=tuple(any(part.kind == "…" for one in side for part in one.parts) for side in (first, second)),
+        incomplete=tuple(
+            any(part.kind == "…" for profile in side for part in profile.parts) for side in (first, second)
+        ),
     )
 
 
@@ -213,9 +216,9 @@ _KEYS: dict[Grouping, _Key] = {
 
 def _grouped(profiles: Sequence[Profile], key: _Key) -> dict[tuple[str, str], list[list[Part]]]:
     groups: dict[tuple[str, str], list[list[Part]]] = {}
-    for place, profile in enumerate(profiles):
+    for index, profile in enumerate(profiles):
         for part in profile.parts:
-            groups.setdefault(key(part), [[] for _ in profiles])[place].append(part)
+            groups.setdefault(key(part), [[] for _ in profiles])[index].append(part)
     return groups
 
 
@@ -225,7 +228,6 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> TimeDifferen
 
 
 def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """By Welch. `None` from a single value."""
     if min(len(first), len(second)) < 2:
         return None
     parts = [variance(values) / len(values) for values in (first, second)]
@@ -233,6 +235,7 @@ def _reach(first: Sequence[float], second: Sequence[float]) -> float | None:
     if not total:
         return 0.0
     weights = zip(parts, (first, second), strict=True)
+    # Source: Welch (1947), Biometrika 34.
     degrees = total**2 / sum(part**2 / (len(values) - 1) for part, values in weights)
     return student(ERROR, degrees) * math.sqrt(total)
 
@@ -243,51 +246,55 @@ def _explained(
     steps: Sequence[Sequence[float]],
     whole: float,
 ) -> Explained:
-    named: list[DiffRow] = []
+    largest: list[DiffRow] = []
     share = 0.0
     for row in rows:
-        if share >= ENOUGH or len(named) == MOST_NAMED:
+        if share >= ENOUGH or len(largest) == MOST_NAMED:
             break
         if row.share is not None and row.share > 0:
-            named.append(row)
+            largest.append(row)
             share += row.share
     missed = [
         [
-            sum(times[row.name, row.kind][side][place] for row in named) - share * step
-            for place, step in enumerate(own)
+            sum(times[row.name, row.kind][side][index] for row in largest) - share * step
+            for index, step in enumerate(step_times)
         ]
-        for side, own in enumerate(steps)
+        for side, step_times in enumerate(steps)
     ]
     reach = _reach(*missed)
     ends = None if reach is None else (share - reach / abs(whole), share + reach / abs(whole))
-    return Explained(tuple(row.name for row in named), share, ends)
+    return Explained(tuple(row.name for row in largest), share, ends)
 
 
 def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
     """Return the difference and its explanation."""
-    value_ns, ends, one = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
+    value_ns, ends, explained = diff.difference.value_ns, diff.difference.ci95_ns, diff.explained
     sides = f"{first} takes {time_text(diff.first_ns)} a step, {second} {time_text(diff.second_ns)}"
-    if one is None:
+    if explained is None:
         between = "equal profiles" if ends is None else " to ".join(map(signed, ends))
         return [f"{sides}: no difference is certain ({between})"]
     sides += f": {time_text(abs(value_ns))} {'more' if value_ns > 0 else 'less'}"
     if ends is not None:
         sides += f" ({' to '.join(map(time_text, sorted(map(abs, ends))))})"
-    what = "this explains" if len(one.names) == 1 else f"these {len(one.names)} explain"
-    sure = "" if one.share_ci95 is None else " ({:.0f} to {:.0f})".format(*(100 * end for end in one.share_ci95))
-    return [sides, f"{what} {100 * one.share:.0f} % of it{sure}: {', '.join(one.names)}"]
+    what = "this explains" if len(explained.names) == 1 else f"these {len(explained.names)} explain"
+    sure = (
+        ""
+        if explained.share_ci95 is None
+        else " ({:.0f} to {:.0f})".format(*(100 * end for end in explained.share_ci95))
+    )
+    return [sides, f"{what} {100 * explained.share:.0f} % of it{sure}: {', '.join(explained.names)}"]
 
 
 def signed(value_ns: float) -> str:
-    """Write a difference of times: +1.20 ms."""
+    """Return a difference as text such as +1.20 ms."""
     return f"{'-' if value_ns < 0 else '+'}{time_text(abs(value_ns))}"
 
 
 def share_text(share: float) -> str:
-    """Write a share: 83 %."""
+    """Return a share as text such as 83 %."""
     return units.percent(100 * share).replace("-0 %", "0 %")
 
 
 def time_text(value_ns: float) -> str:
-    """Write a time."""
+    """Return a time as text."""
     return units.milliseconds(value_ns / 1e6)

@@ -1,10 +1,10 @@
-"""The ids of concerns. Options import them, so it loads nothing else."""
+"""The ids of concerns. Options import this file, so it imports nothing of tfmon."""
 
 from typing import Literal
 
 ConcernId = Literal[
     "child_killed", "stands_still", "loss_lost", "loss_diverges", "validation_rises", "memory_grows", "slower",
-    "cores_taken", "retraces", "waits", "loss_flat",
+    "cores_taken", "lines_skipped", "retraces", "waits", "loss_flat",
 ]  # fmt: skip
 """The worst first. An id never changes."""
 FAIL_ON: dict[str, ConcernId] = {

@@ -1,7 +1,7 @@
 """The crossover: the value of a knob at which one lane overtakes the other.
 
-Two lanes race at powers of two of a knob. Values next to a change of the lead get more pairs. In between, the log
-of the ratio is linear in the log of the knob.
+Two lanes race at powers of two of the knob. Values next to a change of the lead get more pairs. Between values,
+the log of the ratio is assumed linear in the log of the knob.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Center, trimmed_in_time
-from tfmon.analysis.statistics import compare_pairs, exponential
+from tfmon.analysis.statistics import compare, exponential
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import BetweenProcesses
@@ -32,19 +32,16 @@ HIGHEST = 4_096
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The measurements at one value."""
+    """The measurements at one value of the knob."""
 
     value: KnobValue
     first: Estimate | None
-    """Examples/s."""
     second: Estimate | None
     ratio: Estimate | None
-    """First over second, pair by pair."""
     pairs: int = 0
     refused: str = ""
-    """Why nothing can be measured here."""
+    """Why this value cannot be measured."""
     missing: str = ""
-    """Why the ratio is missing."""
 
     @property
     def sure(self) -> bool:
@@ -59,9 +56,9 @@ class Crossing:
     about: float
     low: float
     high: float
-    """With `low`: certain values around it, or the measured range."""
+    """`low` to `high` is the interval of the crossing."""
     ahead: str
-    """The lane that is faster above it."""
+    """The faster lane above the crossing."""
     behind: str
 
 
@@ -72,14 +69,14 @@ class Curve:
     knob: str
     titles: tuple[str, str]
     left_s: float | None
-    """The longest remaining time."""
-    places: tuple[CurvePoint, ...]
+    """Upper bound of the remaining time."""
+    points: tuple[CurvePoint, ...]
     crossings: tuple[Crossing, ...]
     text: str
 
 
 def values_of(knob: Knob, low: float | None, high: float | None) -> tuple[KnobValue, ...]:
-    """Return the powers of two in a range; raises KnobError for fewer than two."""
+    """Return a range's powers of two. Raises KnobError for fewer than two."""
     if isinstance(knob.default, bool | str) and knob.low is None and knob.high is None:
         raise KnobError(f"{knob.name} takes {knob.allowed()}; a crossover needs a knob that is a number")
     least = max(bound for bound in (low, knob.low, 1) if bound is not None)
@@ -97,7 +94,7 @@ def plan_crossover(
     bounds: tuple[float | None, float | None] = (None, None),
     examples: int | None = None,
 ) -> SeriesState:
-    """Return the plan of a crossover of the first two lanes; raises ExperimentError."""
+    """Plan a crossover of the first two lanes. Raises ExperimentError."""
     if len(lanes) < 2:
         raise ExperimentError("a crossover compares two lanes that train; this race has fewer")
     low, high = bounds
@@ -128,7 +125,7 @@ def differ_only_in(knob: str, first: LaneSpec, second: LaneSpec) -> bool:
 
 
 def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None = None) -> tuple[int, int]:
-    """Return a proposed range."""
+    """Return a proposed range of values."""
     possible = [int(value) for value in values_of(knob, None, examples if knob.name == "batch_size" else None)]
     known = [float(value) for value in values if isinstance(value, int | float) and value >= 1] or [possible[0]]
     within = [value for value in possible if min(known) / 8 <= value <= max(known) * 16]
@@ -136,7 +133,7 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
 
 
 def expected_pairs(values: int) -> tuple[int, int]:
-    """Return bounds of the pairs."""
+    """Return the least and most pairs."""
     return values * FIRST_PAIRS, values * MOST_PAIRS
 
 
@@ -146,46 +143,46 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     first, second = state.under or tuple(lane.settings for lane in lanes)
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
     titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
-    apart = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
-    places = tuple(_points(state, snapshot.race.between, apart=apart))
-    crossings = _crossings(places, *titles)
-    answer = _answer(state, places, crossings, titles)
+    two_machines = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
+    points = tuple(_points(state, snapshot.race.between, two_machines=two_machines))
+    crossings = _crossings(points, *titles)
+    answer = _answer(state, points, crossings, titles)
     left_s = None
-    if state.visits_s and not state.over:  # each visit measures as many pairs
-        left_s = pairs_left(places) * sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS
-    return Curve(state.knob, titles, left_s, places, crossings, answer)
+    if state.visits_s and not state.over:  # every visit measures `FIRST_PAIRS` pairs
+        left_s = pairs_left(points) * sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS
+    return Curve(state.knob, titles, left_s, points, crossings, answer)
 
 
-def next_value(places: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
+def next_value(points: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
     """Return the next value and its required pairs."""
-    open_places = [place for place in places if not place.refused]
-    for place in open_places:
-        if place.pairs < FIRST_PAIRS:
-            return place.value, FIRST_PAIRS
-    near = _near_crossings(open_places)
+    open_points = [point for point in points if not point.refused]
+    for point in open_points:
+        if point.pairs < FIRST_PAIRS:
+            return point.value, FIRST_PAIRS
+    near = _near_crossings(open_points)
     if not near:
         return None
-    fewest = min(near, key=lambda place: place.pairs)
+    fewest = min(near, key=lambda point: point.pairs)
     return fewest.value, fewest.pairs + FIRST_PAIRS
 
 
-def pairs_left(places: Sequence[CurvePoint]) -> int:
-    """Return the most pairs that remain."""
-    open_places, most = [place for place in places if not place.refused], 0
-    for at, place in enumerate(open_places):
-        leads = {_lead(one) if one.sure else None for one in open_places[max(0, at - 1) : at + 2]}
+def pairs_left(points: Sequence[CurvePoint]) -> int:
+    """Return the most pairs that are still needed."""
+    open_points, most = [point for point in points if not point.refused], 0
+    for at, point in enumerate(open_points):
+        leads = {_lead(near) if near.sure else None for near in open_points[max(0, at - 1) : at + 2]}
         if len(leads) > 1 or None in leads:
-            most += max(0, (SURE_PAIRS if place.sure else MOST_PAIRS) - place.pairs)
-    return most if next_value(places) is not None else 0
+            most += max(0, (SURE_PAIRS if point.sure else MOST_PAIRS) - point.pairs)
+    return most if next_value(points) is not None else 0
 
 
 def ended_text(state: SeriesState) -> str:
-    """Return whether everything was measured."""
+    """Return how the crossover ended."""
     return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
-    """Return such as B 1.31× (1.27 to 1.35, 6 pairs)."""
+    """Return text such as "B 1.31× (1.27 to 1.35, 6 pairs)"."""
     ratio, who = point.ratio, ids[0] if point.sure else "/".join(ids)
     if ratio is None:
         return f"{units.several(point.pairs, 'pair')} so far" if point.pairs else "–"
@@ -195,14 +192,13 @@ def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:
     return f"{who} {factor} ({interval}, {ratio.pairs} pairs){'' if point.sure else ', too close'}"
 
 
-def _points(state: SeriesState, between: BetweenProcesses | None, *, apart: bool) -> Iterator[CurvePoint]:
-    """Refuse values above one with long pairs."""
+def _points(state: SeriesState, between: BetweenProcesses | None, *, two_machines: bool) -> Iterator[CurvePoint]:
     slow = ""
     for attempt in state.attempts:
         pairs, value = attempt.pairs, attempt.settings[state.knob]
         first = trimmed_in_time([pair.base + pair.log for pair in pairs])
         second = trimmed_in_time([pair.base for pair in pairs])
-        result = compare_pairs(pairs, between, apart=apart)
+        result = compare(pairs, between, two_machines=two_machines)
         ratio = result.estimate() if result is not None else None
         refused, missing = attempt.refused or ("" if pairs else slow), ""
         if ratio is None:
@@ -218,27 +214,27 @@ def _speed(center: Center | None) -> Estimate | None:
     return None if center is None else exponential(center.estimate(AT_THE_END))
 
 
-def _near_crossings(places: Sequence[CurvePoint]) -> list[CurvePoint]:
-    known = [place for place in places if place.ratio is not None]
+def _near_crossings(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    known = [point for point in points if point.ratio is not None]
     near = []
-    for at, place in enumerate(known):
+    for at, point in enumerate(known):
         around = known[max(0, at - 1) : at + 2]
         leads = {_lead(other) for other in around if other.sure}
-        most = SURE_PAIRS if place.sure else MOST_PAIRS
-        flips = len({_lead(one) for one in around}) > 1
-        if place.pairs < most and (flips or (not place.sure and len(leads) != 1)):
-            near.append(place)
+        most = SURE_PAIRS if point.sure else MOST_PAIRS
+        flips = len({_lead(near_point) for near_point in around}) > 1
+        if point.pairs < most and (flips or not leads):
+            near.append(point)
     return near
 
 
-def _lead(place: CurvePoint) -> bool:
-    return place.ratio is not None and place.ratio.value > 1
+def _lead(point: CurvePoint) -> bool:
+    return point.ratio is not None and point.ratio.value > 1
 
 
-def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
+def _crossings(points: Sequence[CurvePoint], first: str, second: str) -> tuple[Crossing, ...]:
     result = []
-    known = [place for place in places if place.ratio is not None]
-    sure = [at for at, place in enumerate(known) if place.sure]
+    known = [point for point in points if point.ratio is not None]
+    sure = [at for at, point in enumerate(known) if point.sure]
     for left, right in itertools.pairwise(sure):
         if _lead(known[left]) == _lead(known[right]):
             continue
@@ -251,12 +247,12 @@ def _crossings(places: Sequence[CurvePoint], first: str, second: str) -> tuple[C
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
     """Return where the ratio and its interval's ends pass 1."""
-    logs = [math.log2(float(place.value)) for place in stretch]
+    logs = [math.log2(float(point.value)) for point in stretch]
     rises = _lead(stretch[-1])
     passes = []
     for part in ("low", "value", "high"):
-        heights = [math.log(getattr(place.ratio, part)) * (1 if rises else -1) for place in stretch]
-        at = next(place for place in range(1, len(heights)) if heights[place] > 0)
+        heights = [math.log(getattr(point.ratio, part)) * (1 if rises else -1) for point in stretch]
+        at = next(index for index in range(1, len(heights)) if heights[index] > 0)
         below, above = heights[at - 1], heights[at]
         share = 1.0 if above == below else max(0.0, min(1.0, -below / (above - below)))
         passes.append(2 ** (logs[at - 1] + (logs[at] - logs[at - 1]) * share))
@@ -265,16 +261,16 @@ def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
 
 
 def _answer(
-    state: SeriesState, places: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
+    state: SeriesState, points: Sequence[CurvePoint], crossings: Sequence[Crossing], titles: tuple[str, str]
 ) -> str:
-    known = [place for place in places if place.ratio is not None]
+    known = [point for point in points if point.ratio is not None]
     if not known:
-        if any(place.pairs for place in places):
+        if any(point.pairs for point in points):
             return "too few pairs for an answer" if state.over else "too few pairs yet"
         return "nothing was measured" if state.over else "nothing is measured yet"
     low, high = show(known[0].value), show(known[-1].value)
     span = f"from {low} to {high}" if low != high else f"at {low}"
-    sure = [place for place in known if place.sure]
+    sure = [point for point in known if point.sure]
     if crossings:
         what = state.knob.replace("_", " ")
         answer = "; then ".join(
@@ -287,20 +283,20 @@ def _answer(
     else:
         winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
         factors = sorted(
-            max(place.ratio.value, 1 / place.ratio.value) for place in sure if place.ratio is not None
+            max(point.ratio.value, 1 / point.ratio.value) for point in sure if point.ratio is not None
         )
         least, most = units.ratio(factors[0]), units.ratio(factors[-1])
         by = f"by {least}" if least == most else f"by {least} to {most}"
         where, doubt = "throughout", ""
         if len(sure) < len(known):
             where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
-        seen = " so far" if not state.over else "" if len(sure) == len(places) else " seen"
+        seen = " so far" if not state.over else "" if len(sure) == len(points) else " seen"
         answer = f"no crossing{seen} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
-    return answer + _unknown(state, places) if state.over else answer
+    return answer + _unknown(state, points) if state.over else answer
 
 
-def _unknown(state: SeriesState, places: Sequence[CurvePoint]) -> str:
-    values = [place.value for place in places if place.ratio is None]
+def _unknown(state: SeriesState, points: Sequence[CurvePoint]) -> str:
+    values = [point.value for point in points if point.ratio is None]
     if not values:
         return "; stopped before it was certain" if state.ended else ""
     listed = ", ".join(map(show, values))

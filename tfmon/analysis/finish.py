@@ -21,15 +21,14 @@ LEAST_LOSSES = 8
 TOO_FAR = 3.0
 """Maximum difference of losses, in units of their scatter."""
 ALIKE = 1.1
-"""Below this ratio, lanes did the same work: the last batch of an epoch differs."""
+"""Below this ratio, work is the same. The last batch of an epoch can differ."""
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation."""
 Lead: TypeAlias = tuple[str, str, Estimate]
-"""Winner, slowest lane, and their ratio."""
 
 
 def ending_line(snapshot: Snapshot) -> str:
-    """Return which commands received a Ctrl+C, with the remaining grace."""
+    """Return which commands received Ctrl+C, and when they are killed."""
     ending = [(lane.title, end) for lane in snapshot.lanes if (end := lane.end.requested) and not lane.over]
     if not ending:
         return ""
@@ -39,7 +38,7 @@ def ending_line(snapshot: Snapshot) -> str:
 
 
 def seconds_left(lane: LaneState) -> float | None:
-    """Return the remaining time of a script's `fit`."""
+    """Return the remaining seconds of a script's `fit`, if known."""
     progress, pace = lane.script.progress, lane.recent().steps_per_s or lane.steady.steps_per_s
     if progress is None or not progress.batches or not progress.epochs or not pace or progress.doing == "":
         return None
@@ -54,9 +53,9 @@ def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     series = [period.experiment for period in snapshot.periods]
-    changed |= {one.lane for one in series if one is not None and one.policy == TUNING}
+    changed |= {state.lane for state in series if state is not None and state.policy == TUNING}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
-    return f"{text}; settings of {ids} changed on the way" if text and ids else text
+    return f"{text}; settings of {ids} changed during the run" if text and ids else text
 
 
 def _ended(snapshot: Snapshot) -> bool:
@@ -72,13 +71,13 @@ def ended_itself(lanes: Sequence[LaneState]) -> bool:
 def went_on_notes(lanes: Sequence[LaneState]) -> tuple[str, ...]:
     """Return notes on lanes that continued from a checkpoint."""
     restored = {went_on(lane) for lane in lanes}
-    other = ": it trained other work than the rest" if len(restored) > 1 else ""
+    other = ": it did different work from the other lanes" if len(restored) > 1 else ""
     return tuple(f"{lane.title} {went_on(lane)}{other}" for lane in lanes if went_on(lane))
 
 
 def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str:
     if len({went_on(lane) for lane in lanes}) > 1:
-        return "" if brief else "no time to finish: the lanes trained other work"
+        return "" if brief else "no time to finish: the lanes did different work"
     epochs = {lane.script.progress.epochs_done if lane.script.progress is not None else 0 for lane in lanes}
     noun = "examples" if all(lane.totals.examples for lane in lanes) else "steps"
     amounts = [lane.totals.examples if noun == "examples" else lane.totals.steps for lane in lanes]
@@ -91,7 +90,7 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
     work = work or f"{units.count(max(amounts))} {noun}"
     first, *_, last = sorted(lanes, key=lambda lane: lane.totals.trained_ns)
     times = ", ".join(f"{lane.title} {lane.totals.trained_ns / 1e9:.1f} s" for lane in lanes) + " of training"
-    if lead is None or lead[:2] != (first.spec.name, last.spec.name):
+    if lead is None or lead[:2] != (first.spec.id, last.spec.id):
         text = "" if brief else f"one run of each cannot tell who finishes the same {work} sooner ({times})"
     else:
         factor, interval = units.ratio_in(lead[2].value, lead[2].low, lead[2].high)
@@ -105,52 +104,52 @@ def _times(lanes: Sequence[LaneState], lead: Lead | None, *, brief: bool) -> str
 
 
 def loss_warnings(snapshot: Snapshot) -> list[str]:
-    """Return a warning for each pair of lanes with different losses."""
+    """Return warnings about lanes with different losses."""
     result: list[str] = []
     lanes = snapshot.lanes if _ended(snapshot) else ()
     finite = {lane.title: math.isfinite(loss) for lane in lanes if (loss := lane.totals.losses.last) is not None}
     if len({*finite.values()}) > 1:
-        lost = " and ".join(title for title, one in finite.items() if not one)
-        sound = " and ".join(title for title, one in finite.items() if one)
+        lost = " and ".join(title for title, is_finite in finite.items() if not is_finite)
+        sound = " and ".join(title for title, is_finite in finite.items() if is_finite)
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
-    for one, other in itertools.combinations(lanes, 2):
-        scatter = max(loss_scatter(one.totals.losses.points), loss_scatter(other.totals.losses.points))
-        apart = _loss_difference(one, other)
-        if apart is not None and apart > TOO_FAR * scatter and _comparable(one, other):
+    for lane, other in itertools.combinations(lanes, 2):
+        scatter = max(loss_scatter(lane.totals.losses.points), loss_scatter(other.totals.losses.points))
+        difference = _loss_difference(lane, other)
+        if difference is not None and difference > TOO_FAR * scatter and _comparable(lane, other):
             result.append(
-                f"losses of {one.title} and {other.title} at the same step differ by {units.loss(apart)}, "
+                f"losses of {lane.title} and {other.title} at the same step differ by {units.loss(difference)}, "
                 f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
             )
     return result
 
 
-def _comparable(one: LaneState, other: LaneState) -> bool:
+def _comparable(lane: LaneState, other: LaneState) -> bool:
     """Without a common seed, only losses that never overlap are a sign."""
-    if one.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(one) != went_on(other):
+    if lane.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(lane) != went_on(other):
         return False
-    seeds = {lane.script.resolved.get("seed", "none") for lane in (one, other)}
-    first, second = ([loss for _, loss in _finite(lane.totals.losses.points)] for lane in (one, other))
+    seeds = {side.script.resolved.get("seed", "none") for side in (lane, other)}
+    first, second = ([loss for _, loss in _finite(side.totals.losses.points)] for side in (lane, other))
     seeded = len(seeds) == 1 and "none" not in seeds
     return seeded or (bool(first and second) and (min(first) > max(second) or min(second) > max(first)))
 
 
 @functools.lru_cache(maxsize=64)
 def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
-    """Return the standard deviation of losses around their course."""
-    steps = [after - before for (_, before), (_, after) in itertools.pairwise(_finite(points))]
+    """Return the standard deviation of losses around their trend."""
+    steps = [later - earlier for (_, earlier), (_, later) in itertools.pairwise(_finite(points))]
     if not steps:
         return 0.0
     middle = statistics.median(steps)
     return NORMAL * statistics.median(abs(step - middle) for step in steps) / 2**0.5
 
 
-def _loss_difference(one: LaneState, other: LaneState) -> float | None:
-    first, second = _finite(one.totals.losses.points), _finite(other.totals.losses.points)
+def _loss_difference(lane: LaneState, other: LaneState) -> float | None:
+    first, second = _finite(lane.totals.losses.points), _finite(other.totals.losses.points)
     if min(len(first), len(second)) < LEAST_LOSSES:
         return None
     known = [step for step, _ in second]
-    apart = [abs(loss - _at(second, known, step)) for step, loss in first if known[0] <= step <= known[-1]]
-    return statistics.median(apart) if len(apart) >= LEAST_LOSSES else None
+    distances = [abs(loss - _at(second, known, step)) for step, loss in first if known[0] <= step <= known[-1]]
+    return statistics.median(distances) if len(distances) >= LEAST_LOSSES else None
 
 
 def _finite(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
@@ -158,9 +157,9 @@ def _finite(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
 
 
 def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
-    place = bisect.bisect_left(steps, step)
-    after, loss = points[place]
-    if after == step:
+    index = bisect.bisect_left(steps, step)
+    later, loss = points[index]
+    if later == step:
         return loss
-    before, earlier = points[place - 1]
-    return earlier + (loss - earlier) * (step - before) / (after - before)
+    earlier, earlier_loss = points[index - 1]
+    return earlier_loss + (loss - earlier_loss) * (step - earlier) / (later - earlier)

@@ -22,11 +22,11 @@ MORE_MEMORY: GateKind = "more memory"
 NOT_MORE_MEMORY: GateKind = "not more memory"
 CANNOT_TELL: GateKind = "cannot tell"
 PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
-"""The two questions, and the answer if the lane passes."""
+"""Failures, and the answer if the lane passes."""
 Pair: TypeAlias = tuple[Comparison, LanePair]
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
-"""Maximum share that a thread loses to another on its core."""
+"""Maximum share that a thread loses to another thread on its core."""
 LEAST_EXPLAINED = 1.01
 TOO_LITTLE = (
     "too few slices were measured: race for longer",
@@ -43,7 +43,6 @@ class LaneGate:
     kind: GateKind
     reason: str
     ratio: float | None = None
-    """Of the run over the baseline."""
     low: float | None = None
     high: float | None = None
     needed: float | None = None
@@ -95,19 +94,22 @@ def exit_code(gates: Sequence[Gate]) -> int:
 def judge(
     races: Sequence[Comparison], limit: float, watched: GateKind = SLOWER, kind: IntervalKind = FIXED
 ) -> Gate:
-    """Return whether any lane lost, or takes, more than a share; raises UsageError for unlike races.
+    """Return whether any lane became slower, or takes more memory, by more than a share.
 
     Args:
-        races: Comparisons of a run with the baseline that was raced beside it.
+        races: Comparisons of a run with its baseline.
         limit: The share.
         watched: `slower` or `more memory`.
         kind: `ALWAYS_VALID` for a race that is judged repeatedly.
+
+    Raises:
+        UsageError: the races have different scenarios, or no common lane.
     """
     for race in races:
-        before, after = race.first.scenario, race.second.scenario
-        if before != after:
+        baseline, run = race.first.scenario, race.second.scenario
+        if baseline != run:
             raise UsageError(
-                f"the baseline is of {before} and the run of {after}", "race the same scenario for both"
+                f"the baseline is of {baseline} and the run of {run}", "race the same scenario for both"
             )
         if not race.lanes:
             raise UsageError("the baseline and the run have no lane in common", "; ".join(race.unpaired))
@@ -131,22 +133,22 @@ def _memories(pairs: Sequence[Pair]) -> list[str]:
 def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
     """A race is one process of a lane, so one race has no interval."""
     field = "gpu_memory_peak_bytes" if memory == GPU_MEMORY else "peak_private_bytes"
-    before, after = (
+    baseline, run = (
         [math.log(size) for lane in lanes if (size := getattr(lane, field))]
         for lanes in zip(*((pair.first, pair.second) for _, pair in pairs), strict=True)
     )
     lane, reason = f"{pairs[0][1].second.full_name}, {memory}", _obstacle(pairs, count, contended=False)
-    if reason or not before or not after:
-        side = "run" if before else "baseline"
+    if reason or not baseline or not run:
+        side = "run" if baseline else "baseline"
         return LaneGate(lane, CANNOT_TELL, reason or f"it is unknown in the {side}")
-    sizes = " → ".join(units.memory(math.exp(median(one))) for one in (before, after))
-    if min(len(before), len(after)) < LEAST_RACES:
-        return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(after) - median(before)))
-    change = Change(*map(math.exp, shift(before, after, looks.error)))
+    sizes = " → ".join(units.memory(math.exp(median(sizes_of_side))) for sizes_of_side in (baseline, run))
+    if min(len(baseline), len(run)) < LEAST_RACES:
+        return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(run) - median(baseline)))
+    change = Change(*map(math.exp, shift(baseline, run, looks.error)))
     ratio, low, high = change.ratio, cast(float, change.low), cast(float, change.high)
-    said = f"{_said(change, 'less', 'more')}, {sizes}, {count} races each"
+    summary = f"{_change_text(change, 'less', 'more')}, {sizes}, {count} races each"
     loss = (ratio - 1, high / ratio - 1, high - 1)
-    return _decide(lane, MORE_MEMORY, said, change, loss, limit, beyond=low > 1 + limit)
+    return _decide(lane, MORE_MEMORY, summary, change, loss, limit, beyond=low > 1 + limit)
 
 
 def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
@@ -156,22 +158,22 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
     if reason or change is None or change.low is None or change.high is None:
         ratio = change.ratio if change is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
-    said = _said(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
+    summary = _change_text(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
     cores = pairs[0][0].first.machine_of(pairs[0][1].first).cores
-    before, after = zip(*lanes, strict=True)
-    of_baseline, told_of_baseline = _explained(after, before, cores, "baseline")
-    of_run, told_of_run = _explained(before, after, cores, "run")
+    baseline, run = zip(*lanes, strict=True)
+    of_baseline, baseline_note = _explained(run, baseline, cores, "baseline")
+    of_run, run_note = _explained(baseline, run, cores, "run")
     low = change.low / of_baseline
     loss = (1 - change.ratio, 1 - low / change.ratio, 1 - low)
     beyond, explained = change.high * of_run < 1 - limit, change.high < 1 - limit
-    said += told_of_baseline + told_of_run
-    return _decide(lane, SLOWER, said, change, loss, limit, beyond=beyond, explained=explained)
+    summary += baseline_note + run_note
+    return _decide(lane, SLOWER, summary, change, loss, limit, beyond=beyond, explained=explained)
 
 
 def _decide(
     lane: str,
     watched: GateKind,
-    said: str,
+    summary: str,
     change: Change,
     loss: tuple[float, float, float],
     limit: float,
@@ -179,23 +181,23 @@ def _decide(
     beyond: bool,
     explained: bool = False,
 ) -> LaneGate:
-    """`loss`: at the middle, from there to the worst, and at the worst, as shares of the baseline.
+    """`loss`: the estimate, its distance to the worst end, and the worst end, as shares of the baseline.
 
-    `beyond`: past the limit despite other programs. `explained`: other programs may explain it.
+    `explained`: other programs may explain the loss.
     """
     figures, (middle, width, worst) = (change.ratio, change.low, change.high), loss
     if beyond:
-        return LaneGate(lane, watched, said, *figures)
+        return LaneGate(lane, watched, summary, *figures)
     can_tell = min(max(width, middle), worst)
     if can_tell <= limit:
-        return LaneGate(lane, PASSED[watched], said, *figures)
+        return LaneGate(lane, PASSED[watched], summary, *figures)
     needed = math.ceil(1_000 * can_tell) / 1_000
     why = "others may explain it" if explained else "too noisy" if width > limit else "too close"
     can = f"{100 * needed:.1f} %" if needed < 1 else "nothing"
-    return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {said}", *figures, needed)
+    return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {summary}", *figures, needed)
 
 
-def _said(change: Change, less: str, more: str) -> str:
+def _change_text(change: Change, less: str, more: str) -> str:
     low, high = cast(float, change.low), cast(float, change.high)
     how = less if change.ratio < 1 else more
     interval = f"95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
@@ -205,45 +207,46 @@ def _said(change: Change, less: str, more: str) -> str:
 def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: int, name: str) -> tuple[float, str]:
     """Return the largest factor by which others slowed `more` down beyond `less`, and the explanation.
 
-    A thread loses at most the share `BESIDE` to one other program, and all threads together at most the use of the
-    others on all cores. While a core is stolen, it stands still.
+    A thread loses at most the share `BESIDE` to another program, and all threads at most the use by others.
+    A stolen core stands still.
     """
-    others = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
+    taken = _increase([lane.others_cpu_pct for lane in less], [lane.others_cpu_pct for lane in more])
     stolen = _increase([lane.stolen_pct for lane in less], [lane.stolen_pct for lane in more])
-    lost = min(others, max(BESIDE, others / max(1, cores))) + stolen
+    lost = min(taken, max(BESIDE, taken / max(1, cores))) + stolen
     factor = 1 / (1 - lost) if lost < 1 else math.inf
     if factor < LEAST_EXPLAINED:
         return factor, ""
-    took = f"others took {others:.1f} cores more in the {name}"
-    if stolen > others / 10:
-        took = f"others took {others:.1f} cores and the hypervisor {100 * stolen:.0f} % of one more in the {name}"
+    took = f"others took {taken:.1f} cores more in the {name}"
+    if stolen > taken / 10:
+        took = f"others took {taken:.1f} cores and the hypervisor {100 * stolen:.0f} % of one more in the {name}"
     explains = f"which explains a factor of {factor:.2f} at most" if lost < 1 else "which may explain anything"
     return factor, f"; {took}, {explains}"
 
 
-def _increase(before: Sequence[float | None], after: Sequence[float | None]) -> float:
-    known = [[percent for percent in side if percent is not None] for side in (before, after)]
+def _increase(first: Sequence[float | None], second: Sequence[float | None]) -> float:
+    known = [[percent for percent in side if percent is not None] for side in (first, second)]
     means = [fmean(percents) / 100 if percents else 0.0 for percents in known]
     return max(0.0, means[1] - means[0])
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    """Return why a difference does not concern the program."""
     missing = [] if len(pairs) == count else ["not every race has it"]
-    found = (obstacle for race, pair in pairs for obstacle in _obstacles(race.first, race.second, pair, contended))
-    return "; ".join(dict.fromkeys([*missing, *found]))
+    reasons = (
+        obstacle for race, pair in pairs for obstacle in _obstacles(race.first, race.second, pair, contended)
+    )
+    return "; ".join(dict.fromkeys([*missing, *reasons]))
 
 
 def _obstacles(first: RaceResult, second: RaceResult, pair: LanePair, contended: bool) -> Iterator[str]:
     machines = first.machine_of(pair.first), second.machine_of(pair.second)
     for name in ("hostname", "cpu_name", "cores", "usable_cores"):
-        one, other = (getattr(machine, name) for machine in machines)
-        if one != other:
-            yield f"another machine: {name} was {one or 'unknown'}, now {other or 'unknown'}"
+        before, now = (getattr(machine, name) for machine in machines)
+        if before != now:
+            yield f"another machine: {name} was {before or 'unknown'}, now {now or 'unknown'}"
     if pair.first.place != pair.second.place:
         yield f"another device: it was {pair.first.place}, now {pair.second.place}"
-    elif (one := pair.first.device_name) != (other := pair.second.device_name):
-        yield f"another processor: it was {one or 'unknown'}, now {other or 'unknown'}"
+    elif (before := pair.first.device_name) != (now := pair.second.device_name):
+        yield f"another processor: it was {before or 'unknown'}, now {now or 'unknown'}"
     for name, race, lane in (("baseline", first, pair.first), ("run", second, pair.second)):
         if contended and race.contended:
             yield f"the {name} raced its lanes concurrently: its figures are contended"

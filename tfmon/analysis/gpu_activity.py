@@ -1,7 +1,7 @@
 """The activity of a busy GPU: the limit that it is near, if any.
 
-The shares are of the time in which kernels ran. Source: a peak is a limit from 60 % on, as in Nsight Compute; the
-manual of DCGM calls less than half of the multiprocessors an ineffective use.
+Shares are of the time in which kernels ran. Sources: Nsight Compute (a limit from 60 % of the peak on), DCGM's
+manual (less than half of the multiprocessors is ineffective use).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tfmon.model.windows import Mean
 
 LIMIT_PCT = 60.0
 SMALL_PCT, IDLE_PCT = 50.0, 50.0
-"""Below this use of the multiprocessors, kernels are small; below this time of kernels, a GPU waits."""
+"""Maximum use of the multiprocessors by small kernels, and maximum time of kernels of a waiting GPU."""
 LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
 NO_TENSOR_PCT = 1.0
 
@@ -41,7 +41,7 @@ def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
         return ""
     sm, tensor, memory = (shares.get(name, 0.0) for name in ("sm_pct", "tensor_pct", "memory_pct"))
     units, bits = max((shares.get(f"fp{bits}_pct", 0.0), bits) for bits in (64, 32, 16))
-    rest = f"; the tensor cores rest: {TENSOR}" if tensor < NO_TENSOR_PCT else ""
+    rest = f"; tensor cores are idle: {TENSOR}" if tensor < NO_TENSOR_PCT else ""
     if memory >= LIMIT_PCT:
         return f"kernels use {memory:.0f} % of the GPU memory's bandwidth, which limits them: {FEWER_BYTES}"
     if tensor >= LIMIT_PCT:

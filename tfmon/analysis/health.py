@@ -26,7 +26,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.speed import LEAST_BLOCKS
 
 TIMES_MEDIAN = 10
-"""Longer steps are waits."""
+"""Steps longer than this multiple of the median are waits."""
 LEAST_SHARE = 0.05
 LEAST_WAITS, EVEN, LATELY_NS = 3, 1.25, 300_000_000_000
 FIRST_BATCHES = "each epoch waits for its first batch"
@@ -35,18 +35,18 @@ LOWER_RATE = "a lower learning rate may help"
 CHECK_NUMERICS = "tf.debugging.enable_check_numerics() names the operation"
 SMOOTH, LEAST_LOSSES, FLAT_LOSSES = 8, 24, 64
 FAR, BACK = 8.0, 0.5
-"""A loss diverges at this multiple of its scatter above its best, and this share of its gain lost."""
+"""A loss diverges at this multiple of its scatter above the best, with this share of the gain lost."""
 LAST_EPOCHS, RISEN, SCATTERS = 3, 0.25, 2
-"""A loss of validation rises by a share of its best and a multiple of its scatter."""
+"""The validation loss rises by a share of its best and a multiple of its scatter."""
 GROUPS, LEAST_SAMPLES, LEAST_GROWTH = 8, 32, 0.02
 FORECAST_NS, EARLY_GROWTH = 120_000_000_000, 0.25
-"""In a shorter time, memory must grow more: a framework allocates for a while."""
+"""In a shorter time, memory must grow by more: a framework allocates at first."""
 WIDEST_RATIO = 10
 MANY_TRACES = 20
 SOON_S = 86_400.0
 
 LESSER = ("waits", "loss_flat")
-"""A large loss of time can explain them."""
+"""Concerns that a large loss of time can explain."""
 FACTS = ("loss_flat",)
 
 
@@ -61,7 +61,7 @@ class Concern:
 
     @property
     def is_fault(self) -> bool:
-        """Whether a training with it is unhealthy."""
+        """Whether a training with this concern is unhealthy."""
         return self.id not in FACTS
 
 
@@ -70,11 +70,10 @@ class Waits:
     """Steps that took far longer than the others."""
 
     steps: int
-    """Longer than `TIMES_MEDIAN` times the median."""
     share: float
     longest_s: float
     every_s: float | None = None
-    """Their period in the last five minutes, if even."""
+    """Period in the last five minutes, if regular."""
 
 
 def waits_of(lane: LaneState) -> Waits | None:
@@ -86,7 +85,7 @@ def waits_of(lane: LaneState) -> Waits | None:
     longest_ns = middle_ns(max(bins))
     if longest_ns <= TIMES_MEDIAN * median_ns:
         return Waits(0, 0.0, longest_ns / 1e9)
-    times_ns = [(middle_ns(one), count) for one, count in bins.items()]
+    times_ns = [(middle_ns(bin_), count) for bin_, count in bins.items()]
     long = [(time_ns, count) for time_ns, count in times_ns if time_ns > TIMES_MEDIAN * median_ns]
     total_ns, long_ns = (sum(time_ns * count for time_ns, count in some) for some in (times_ns, long))
     steps, share = sum(count for _, count in long), long_ns / total_ns
@@ -100,24 +99,24 @@ def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
         point for point in lane.measurements.steady_points if point.at_ns > lane.points[-1].at_ns - LATELY_NS
     ]
     long = [window for window in windows if window.span_ns - window.steps * others_ns > wait_ns / 2]
-    gaps_ns = [after.at_ns - before.at_ns for before, after in itertools.pairwise(long)]
+    gaps_ns = [later.at_ns - earlier.at_ns for earlier, later in itertools.pairwise(long)]
     if len(long) < LEAST_WAITS or long[-1].in_slice or max(gaps_ns) > EVEN * min(gaps_ns):
         return None
     return fmean(gaps_ns) / 1e9
 
 
 def retraces_of(lane: LaneState, whole: Whole) -> tuple[int, float]:
-    """Return the number of repeated traces of a lane and their share of the whole."""
+    """Return the number and share of a lane's repeated traces."""
     seen = [cause for cause in lane.script.causes if cause.cause.startswith("retrace_") and cause.of_ns]
     if seen:
-        return sum(one.count for one in seen), min(1.0, sum(map(whole.share, seen)))
+        return sum(cause.count for cause in seen), min(1.0, sum(map(whole.share, seen)))
     steady = lane.steady
     return steady.traced_steps, whole.steps * steady.traced_ns / steady.span_ns if steady.span_ns else 0.0
 
 
 def concerns(snapshot: Snapshot, lane: LaneState) -> tuple[Concern, ...]:
     """Return the concerns of a lane, the worst first, then facts."""
-    result = {one.id: one for one in _find(snapshot, lane)}
+    result = {concern.id: concern for concern in _find(snapshot, lane)}
     return tuple(result[arg] for arg in get_args(ConcernId) if arg in result)
 
 
@@ -133,7 +132,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     still_s = lane.stands_still_s(snapshot.at_ns)
     if still_s is not None:
         before = f"; the longest before took {units.duration(waits.longest_s)}" if waits is not None else ""
-        text = f"no step has ended for {units.duration(still_s)}{before}{_place(lane)}"
+        text = f"no step has ended for {units.duration(still_s)}{before}{_position_text(lane)}"
         yield Concern("stands_still", text, since_s(lane.points[-1].at_ns))
     if lane.tree.deaths:
         first = lane.tree.deaths[0]
@@ -147,9 +146,12 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     yield from _of_memory(snapshot, lane, since_s)
     change = slowdown_of(lane)
     if change is not None:
-        what: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
+        kind: ConcernId = "cores_taken" if change.cause == "cores" else "slower"
         text = f"{change.text} ({at(change.at_ns)}); {change.why}".rstrip("; ")
-        yield Concern(what, text, since_s(change.at_ns))
+        yield Concern(kind, text, since_s(change.at_ns))
+    if lane.process.bad_lines:
+        lines = units.several(lane.process.bad_lines, "unreadable line")
+        yield Concern("lines_skipped", f"{lines} skipped, so steps may be missing: {lane.process.last_bad_line}")
     steady, whole = lane.steady, whole_of(lane)
     traces, traced = retraces_of(lane, whole)
     if traces >= LEAST_TRACES and traced >= TRACING_SHARE:
@@ -174,7 +176,8 @@ def _first_batches(lane: LaneState, waits: Waits | None) -> CauseSeen | None:
         return None
     seen = (cause for cause in lane.script.causes if cause.cause == "epoch_batch" and cause.of_ns)
     return next(
-        (one for one in seen if 2 * one.count >= waits.steps and one.cost_ns >= LEAST_SHARE * one.of_ns), None
+        (cause for cause in seen if 2 * cause.count >= waits.steps and cause.cost_ns >= LEAST_SHARE * cause.of_ns),
+        None,
     )
 
 
@@ -188,8 +191,7 @@ _WAITS_FOR = {
 }  # fmt: skip
 
 
-def _place(lane: LaneState) -> str:
-    """Return the script's line in which its main thread last stood."""
+def _position_text(lane: LaneState) -> str:
     if lane.process.stack is None or not lane.points:
         return ""
     if lane.process.stack.at_ns < lane.points[-1].at_ns and lane.end.stood_still_s is None:
@@ -200,11 +202,15 @@ def _place(lane: LaneState) -> str:
         if result is None:
             break
         frames.append((result[1], result[2], result[3]))
-    own = next((frame for frame in frames if not _LIBRARY.search(frame[0])), None)
+    script_frame = next((frame for frame in frames if not _LIBRARY.search(frame[0])), None)
     modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
     waits = next((_WAITS_FOR[module] for module in modules if module in _WAITS_FOR), "")
-    place_text = f"; it stands at {own[0].rpartition('/')[2]}:{own[1]} in {own[2]}" if own is not None else ""
-    return place_text + (f", and waits for {waits}" if place_text and waits else "")
+    position = (
+        f"; it stands at {script_frame[0].rpartition('/')[2]}:{script_frame[1]} in {script_frame[2]}"
+        if script_frame is not None
+        else ""
+    )
+    return position + (f", and waits for {waits}" if position and waits else "")
 
 
 def _of_loss(lane: LaneState) -> Iterator[Concern]:
@@ -223,14 +229,14 @@ def _of_loss(lane: LaneState) -> Iterator[Concern]:
         yield Concern("loss_diverges", f"the loss is {units.loss(now)}, and was {before}; {LOWER_RATE}")
     elif where >= 0:
         loss_text = f"about {units.loss(now)}, as {units.several(lane.totals.steps - where, 'step')} before"
-        yield Concern("loss_flat", f"the loss stays where it is: {loss_text}")
+        yield Concern("loss_flat", f"the loss stays level: {loss_text}")
 
 
 def _of_validation(lane: LaneState) -> Iterator[Concern]:
     points = [(epoch, loss) for epoch, loss in lane.script.validation.points if math.isfinite(loss)]
     if len(points) <= LAST_EPOCHS:
         return
-    epoch, best = min(points, key=lambda one: one[1])
+    epoch, best = min(points, key=lambda point: point[1])
     risen = min(loss for _, loss in points[-LAST_EPOCHS:]) - best
     scatter = loss_scatter(tuple(point for point in points if point[0] >= epoch))
     if risen > max(RISEN * abs(best), SCATTERS * scatter):
@@ -242,42 +248,44 @@ def _of_validation(lane: LaneState) -> Iterator[Concern]:
 
 @functools.lru_cache(maxsize=64)
 def _course_of(losses: tuple[tuple[int, float], ...]) -> tuple[float, float | None, int]:
-    """Return a loss, the value and step before it diverged, or `None` and the start of a flat course, or -1."""
+    """Return the present loss, the best loss if the loss has diverged, and a step.
+
+    The step is that of the best loss, the start of a flat course, or -1.
+    """
     points = [(step, loss) for step, loss in losses if math.isfinite(loss)]
     if len(points) < LEAST_LOSSES:
         return 0.0, None, -1
-    places = range(0, len(points) - SMOOTH + 1, SMOOTH // 2)
-    smooth = [median(loss for _, loss in points[place : place + SMOOTH]) for place in places]
+    starts = range(0, len(points) - SMOOTH + 1, SMOOTH // 2)
+    smooth = [median(loss for _, loss in points[start : start + SMOOTH]) for start in starts]
     best, now, scatter = min(smooth), median(loss for _, loss in points[-SMOOTH:]), loss_scatter(losses)
     if now - best > max(FAR * scatter, BACK * (smooth[0] - best)) and now > best:
-        return now, best, points[places[smooth.index(best)]][0]
+        return now, best, points[starts[smooth.index(best)]][0]
     since = _flat_since(points, scatter)
     return now, None, -1 if since is None else since
 
 
 def _flat_since(points: Sequence[tuple[int, float]], scatter: float) -> int | None:
-    """Return the step from which half of a loss's course has no trend."""
-    for place in (0, len(points) // 4, len(points) // 2):
-        tail = [loss for _, loss in points[place:]]
+    for start in (0, len(points) // 4, len(points) // 2):
+        tail = [loss for _, loss in points[start:]]
         if len(tail) < FLAT_LOSSES:
             return None
         thirds = [median(tail[len(tail) * part // 3 : len(tail) * (part + 1) // 3]) for part in range(3)]
         if max(thirds) - min(thirds) <= 4 * scatter / math.sqrt(len(tail) / 3):
-            return points[place][0]
+            return points[start][0]
     return None
 
 
 @functools.lru_cache(maxsize=64)
 def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
-    """Return the growth of samples a second. `None` if they do not grow steadily.
+    """Return the growth a second, if samples grow steadily.
 
     The first quarter does not count. The slope is the mean between `GROUPS` successive means.
     """
     if len(points) < LEAST_SAMPLES:
         return None
     forecast, points = _can_forecast(points), points[len(points) // 4 :]
-    edges = [len(points) * place // GROUPS for place in range(GROUPS + 1)]
-    groups = [points[edges[place] : edges[place + 1]] for place in range(GROUPS)]
+    edges = [len(points) * index // GROUPS for index in range(GROUPS + 1)]
+    groups = [points[edges[index] : edges[index + 1]] for index in range(GROUPS)]
     middles = [(fmean(at for at, _ in group) / 1e9, fmean(value for _, value in group)) for group in groups]
     pairs = itertools.pairwise(middles)
     slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
@@ -302,7 +310,7 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
     sample, gpu = snapshot.place_of(lane).sample, next(iter(snapshot.gpus_of(lane)), None)
     total, used = (known(sample.memory_total_bytes), known(sample.memory_used_bytes)) if sample else (None, None)
     of_gpu = known(gpu.memory.total_bytes) if gpu is not None else None
-    for course, free, what, where in (
+    for course, free, name, owner in (
         (lane.tree.memory, total - used if total and used is not None else None, "memory", "the machine's"),
         (lane.gpu_use.allocated, of_gpu, "GPU memory", "the GPU's"),
     ):
@@ -310,13 +318,13 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         if growth is None or course.latest is None or free is None:
             continue
         now = course.latest[1]
-        left_s = (free - (now if where != "the machine's" else 0.0)) / growth.value
+        left_s = (free - (now if owner != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
             full = (
-                f"; at this rate {where} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
+                f"; at this rate {owner} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
             )
-            text = f"{what} grows by {slope}, now {units.memory(now)}{full}{_what_grew(lane)}"
+            text = f"{name} grows by {slope}, now {units.memory(now)}{full}{_what_grew(lane)}"
             yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return
 
@@ -334,9 +342,11 @@ def _what_grew(lane: LaneState) -> str:
 
 
 def faults_of(snapshot: Snapshot, lane: LaneState) -> tuple[list[str], list[str]]:
-    """Return the faults of a lane's training: the worse ones, and those that a loss of time can explain."""
+    """Return a lane's worse faults, and the faults in `LESSER`."""
     result = [concern for concern in concerns(snapshot, lane) if concern.is_fault]
-    worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
+    worse, lesser = (
+        [concern.text for concern in result if (concern.id in LESSER) is less] for less in (False, True)
+    )
     return worse, lesser
 
 
@@ -344,7 +354,7 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     """Return the verdict on a single lane, with its throughput, or its error.
 
     Args:
-        loss: The largest avoidable loss of its time, if it is large.
+        loss: The largest avoidable loss of time.
         brief: Whether to include only the worst fault.
     """
     result = [
@@ -353,8 +363,10 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         if FIRST_BATCHES not in concern.text or FIRST_BATCHES not in loss
     ]
     if lane.trouble is not None:
-        before = [one.text for one in result if one.id != "stands_still" and one.is_fault and not brief]
-        return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_place(lane)}", *before])
+        before = [
+            concern.text for concern in result if concern.id != "stands_still" and concern.is_fault and not brief
+        ]
+        return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_position_text(lane)}", *before])
     speed = lane.steady.examples_per_s
     unknown = lane.totals.steps and not lane.totals.examples
     examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
@@ -362,9 +374,11 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     if "steps" in lane.script.not_measured:
         done = "steps n/a"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
-    worse, lesser = ([one.text for one in result if (one.id in LESSER) is less] for less in (False, True))
+    worse, lesser = (
+        [concern.text for concern in result if (concern.id in LESSER) is less] for less in (False, True)
+    )
     parts = [*worse, *filter(None, [loss]), *lesser]
-    if not loss and not any(one.is_fault for one in result) and lane.speed.count > LEAST_BLOCKS:
+    if not loss and not any(concern.is_fault for concern in result) and lane.speed.count > LEAST_BLOCKS:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns
         steady = f"steady for {units.about((lane.points[-1].at_ns - since_ns) / 1e9)}"
         parts.insert(0, f"healthy: {', '.join(filter(None, (rate, steady)))}")

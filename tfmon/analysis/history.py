@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tfmon import units
@@ -37,11 +37,13 @@ class MeasuredPeriod:
     centers: Mapping[str, Center | None]
 
 
-def effect_text(effect: Estimate | None, before: float | None, after: float | None, *, early: bool) -> str:
-    """Return the effect, or why it is missing. `early`: it will become clearer."""
+def effect_text(
+    effect: Estimate | None, speed_before: float | None, speed_after: float | None, *, early: bool
+) -> str:
+    """Return the effect as text, or why it is missing."""
     if effect is not None and effect.is_narrow:
         return gain_text(effect)
-    if before is None and after is not None:
+    if speed_before is None and speed_after is not None:
         return "not measured before"
     if effect is not None and not early:
         return "scatters too much to say"
@@ -52,26 +54,25 @@ def _row(
     at_s: float,
     change: str,
     lane_id: str | None = None,
-    before: float | None = None,
-    after: float | None = None,
+    centers: Iterable[Center | None] = (None, None),
     effect: Estimate | None = None,
     *,
     early: bool = False,
 ) -> ChangeResult:
-    text = effect_text(effect, before, after, early=early)
-    return ChangeResult(at_s, lane_id, change, before, after, effect, text)
+    speed_before, speed_after = (None if center is None else math.exp(center.value) for center in centers)
+    text = effect_text(effect, speed_before, speed_after, early=early)
+    return ChangeResult(at_s, lane_id, change, speed_before, speed_after, effect, text)
 
 
-def _with_verdict(row: ChangeResult, verdict: Verdict, snapshot: Snapshot) -> ChangeResult:
-    winner_id = snapshot.lane(verdict.winner).spec.id if verdict.winner is not None else None
-    return replace(row, verdict=verdict.kind, winner_id=winner_id, ratio=verdict.interval)
+def _with_verdict(row: ChangeResult, verdict: Verdict) -> ChangeResult:
+    return replace(row, verdict=verdict.kind or "", winner_id=verdict.winner_id, ratio=verdict.interval)
 
 
 def measure(
     snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod] = ()
 ) -> tuple[MeasuredPeriod, ...]:
-    """Return the outcome of each period; `before` has outcomes to reuse."""
-    known = {id(one.period): one for one in before if one.period is not None}
+    """Return the outcome of each period, reusing outcomes of `before`."""
+    known = {id(row.period): row for row in before if row.period is not None}
     result = []
     for period in snapshot.periods:
         if id(period) not in known:
@@ -82,9 +83,9 @@ def measure(
 
 
 def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
-    """Return the mean logarithm of examples/s since the last change."""
+    """Return the mean log of examples/s since the last change."""
     slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
-    return trimmed_in_time([math.log(part.examples_per_s) for part in slices if part.examples > 0], few=True)
+    return trimmed_in_time([part.log for part in slices if part.examples], few=True)
 
 
 def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | None]:
@@ -95,70 +96,66 @@ def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[
     """Return the changes of a race, oldest first."""
     changes = list(_changes_of_speed(snapshot, measured))
     start = measured[: 1 if changes else -1][:1]
-    rows = [_with_verdict(_row(0.0, "start"), one.verdict, snapshot) for one in start]
-    for one, then in itertools.pairwise(measured):
-        *several, last = _rows_of(one, then, snapshot)
-        rows += [*several, _with_verdict(last, then.verdict, snapshot)]
+    rows = [_with_verdict(_row(0.0, "start"), analysis.verdict) for analysis in start]
+    for present, then in itertools.pairwise(measured):
+        *several, last = _rows_of(present, then, snapshot)
+        rows += [*several, _with_verdict(last, then.verdict)]
     return tuple(sorted((*rows, *changes), key=lambda row: row.at_s))
 
 
 def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[ChangeResult]:
     began_ns = snapshot.race.started_ns or 0
-    for one in measured:
-        for lane in one.period.lanes if one.period is not None else snapshot.lanes:
+    for present in measured:
+        for lane in present.period.lanes if present.period is not None else snapshot.lanes:
             for change in changes_of(lane):
-                what = (
-                    f"became {'slower' if change.ratio.value > 1 else 'faster'} at step {units.count(change.step)}"
-                )
-                at_s = max(0, change.at_ns - began_ns) / 1e9
-                text = ": ".join(filter(None, (what, change.why)))
+                how, at_s = "slower" if change.ratio.value > 1 else "faster", max(0, change.at_ns - began_ns) / 1e9
+                text = ": ".join(filter(None, (f"became {how} at step {units.count(change.step)}", change.why)))
                 yield _row(at_s, text, lane.spec.id, effect=change.ratio.inverse)
 
 
-def _rows_of(one: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:
-    period, now = one.period, then.period.lanes if then.period is not None else snapshot.lanes
+def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:
+    period, now = ended.period, then.period.lanes if then.period is not None else snapshot.lanes
     assert period is not None, "the present period has not ended"
     at_s, series = _at_s(period, snapshot), period.experiment
     for change in period.changes:
-        lane, after = period.lane(change.lane), next(one for one in now if one.spec.name == change.lane)
-        centers = one.centers[change.lane], then.centers[change.lane]
-        if after.settings.get(change.knob) != change.after:
+        lane, later = (
+            period.lane(change.lane),
+            next(current for current in now if current.spec.name == change.lane),
+        )
+        centers = ended.centers[change.lane], then.centers[change.lane]
+        if later.settings.get(change.knob) != change.after:
             centers = centers[0], None
-        first, second = (None if center is None else math.exp(center.value) for center in centers)
-        effect = _effect(*centers, snapshot.race, same_process=lane.process.number == after.process.number)
+        effect = _effect(*centers, snapshot.race, same_process=lane.process.number == later.process.number)
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
-        yield _row(at_s, change.text, lane.spec.id, first, second, effect, early=early)
+        yield _row(at_s, change.text, lane.spec.id, centers, effect, early=early)
     if series is not None and series.policy == CROSSOVER:
         yield _row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
     elif series is not None:
         yield _row(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
     elif not period.changes:
-        centers = one.centers.get(period.phase_of), then.centers.get(period.phase_of)
-        first, second = (None if center is None else math.exp(center.value) for center in centers)
-        yield _row(at_s, period.event, before=first, after=second)
+        yield _row(at_s, period.event, centers=(side.centers.get(period.phase_of) for side in (ended, then)))
 
 
-def _effect(before: Center | None, after: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
-    """For another process with between-process variance."""
-    if before is None or after is None:
+def _effect(first: Center | None, second: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
+    if first is None or second is None:
         return None
-    value, reach = after.value - before.value, math.hypot(before.reach(LOOKS), after.reach(LOOKS))
-    if abs(value) >= math.log(LARGE) and min(before.count, after.count) < UNTRIMMED:
-        reach = _reach_of_few(before, after)
+    value, reach = second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    if abs(value) >= math.log(LARGE) and min(first.count, second.count) < UNTRIMMED:
+        reach = _reach_of_few(first, second)
     if not math.isfinite(reach):
         return None
     if not same_process:
         reach = math.hypot(reach, statistics.between_processes((), (), race.between).reach(LOOKS))
-    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), after.count, LOOKS.kind)
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), second.count, LOOKS.kind)
 
 
-def _reach_of_few(before: Center, after: Center) -> float:
-    scatters = [one.error**2 * one.count for one in (before, after)]
-    degrees = before.degrees + after.degrees
-    common = (scatters[0] * before.degrees + scatters[1] * after.degrees) / degrees
-    errors = LOOKS.errors(max(FEW, min(before.count, after.count)), degrees)
-    return errors * math.sqrt(max(common, *scatters) * (1 / before.count + 1 / after.count))
+def _reach_of_few(first: Center, second: Center) -> float:
+    scatters = [speed.error**2 * speed.count for speed in (first, second)]
+    degrees = first.degrees + second.degrees
+    common = (scatters[0] * first.degrees + scatters[1] * second.degrees) / degrees
+    errors = LOOKS.errors(max(FEW, min(first.count, second.count)), degrees)
+    return errors * math.sqrt(max(common, *scatters) * (1 / first.count + 1 / second.count))
 
 
 def _at_s(period: Period, snapshot: Snapshot) -> float:
@@ -166,23 +163,23 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 
 
 def change_news(snapshot: Snapshot, rows: Sequence[ChangeResult]) -> str:
-    """Return a text about the user's last change, if it is the latest."""
+    """Return text about the latest changes by the user."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
     rows = [row for row in rows if not row.change.startswith("became ")]
     last = rows[len(rows) - count :]
     news = [
-        (row, row.change if place == 0 or row.change != last[0].change else "") for place, row in enumerate(last)
+        (row, row.change if index == 0 or row.change != last[0].change else "") for index, row in enumerate(last)
     ]
-    return "; ".join(f"{' '.join(filter(None, (row.lane_id, what)))}: {row.effect_text}" for row, what in news)
+    return "; ".join(f"{' '.join(filter(None, (row.lane_id, change)))}: {row.effect_text}" for row, change in news)
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
     """Return the last verdict, if the present settings have none."""
-    for one in reversed(measured):
-        if one.verdict.kind in (FASTER, SAME):
-            if (period := one.period) is None:
+    for present in reversed(measured):
+        if present.verdict.kind in (FASTER, SAME):
+            if (period := present.period) is None:
                 break
             ended = [f"{period.lane(change.lane).spec.id} {change.text}" for change in period.changes]
             what = ", ".join(ended) or period.event or "an experiment"
-            return f"until {what} at {units.clock(_at_s(period, snapshot))}: {one.verdict.text}"
+            return f"until {what} at {units.clock(_at_s(period, snapshot))}: {present.verdict.answer}"
     return ""

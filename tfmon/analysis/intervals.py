@@ -1,13 +1,10 @@
-"""How wide a 95 % interval must be for how it is used, and the robust means that have one.
+"""The width of a 95 % interval for each use, and robust means with such intervals.
 
-An interval for one look is wrong far more often than in 5 % of cases if it is looked at all the time. So there are
-three kinds:
+An interval for one look is wrong too often if it is looked at all the time. So there are three kinds:
 
 - **always valid**: holds at all looks together. It inverts a test that weighs "no difference" against a difference
-of
-  `EFFECT_VARIANCE`. Early on, Student's t is used, with a twentieth of the error.
-- **spending**: holds at all looks within a known length. Most of the error is kept for the end (O'Brien and
-Fleming).
+  of `EFFECT_VARIANCE`. Early on, Student's t is used, with a twentieth of the error.
+- **spending**: holds at all looks within a known length. Most of the error is kept for the end.
 - **fixed**: holds at one look, at the end of a known length.
 
 Sources: Wang, Ramdas (2023), arXiv 2310.03722; O'Brien, Fleming (1979), Biometrics 35; Lan, DeMets (1983),
@@ -21,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, fmean, median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 
@@ -34,7 +31,7 @@ EARLY_ERROR = 0.2
 FEW, MANY, FEW_ERROR = 3, 16, 0.05
 """Range of pairs of early intervals, and their share of the error."""
 NONE = math.inf
-"""Number of standard errors without an interval."""
+"""Standard errors of an interval that does not exist."""
 _FARTHEST = 37.0
 _USELESS = 1e9
 
@@ -55,7 +52,7 @@ class Looks:
         return ERROR / self.choices
 
     def errors(self, pairs: int, degrees: float) -> float:
-        """Return the standard errors to either side; `NONE` from too few pairs."""
+        """Return the standard errors to either side, or `NONE` from too few pairs."""
         if self.kind == FIXED:
             return student(self.error, degrees)
         if pairs < FEW:
@@ -69,7 +66,7 @@ class Looks:
 
 
 def always_valid(pairs: int, error: float = ERROR) -> float:
-    """Return the factor of the standard error that is valid at every number of pairs.
+    """Return the standard errors that are valid at every number of pairs.
 
     At this factor the Bayes factor of a normal prior of the effect reaches 1/error.
     """
@@ -92,7 +89,7 @@ def spending(share: float, degrees: float, error: float = ERROR) -> float:
 def student(error: float, degrees: float) -> float:
     """Return the two-sided quantile of Student's t distribution.
 
-    Newton's method for the logarithm of the tail over the tail of t, which is concave. Accurate to 11 digits.
+    Newton's method for the concave logarithm of the tail over t. Accurate to 11 digits.
     """
     density = math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2) - math.log(degrees * math.pi) / 2
     goal, z = math.log(error), NormalDist().inv_cdf(1 - error / 2) if error > 1e-12 else 7.0
@@ -137,13 +134,11 @@ def _beta(x: float, a: float, b: float) -> float:
 
 
 TRIM = 0.2
-"""Share cut off at each end."""
 LEAST_PAIRS = 5
-"""Minimum number of pairs for an interval."""
 FEWEST, UNTRIMMED = 2, 8
-"""Minimum pairs of two lanes, and of trimming."""
+"""Minimum pairs with `few`, and for trimming."""
 STRETCHES = 5
-"""Their scatter shows slow changes: batch means."""
+"""Number of batch means, for slow changes."""
 WIDEST = math.log(1_000)
 AT_THE_END = Looks()
 
@@ -200,8 +195,8 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
     center = trimmed(values, few=few)
     if center is None or len(values) < 2 * STRETCHES:
         return center
-    edges = [round(place * len(values) / STRETCHES) for place in range(STRETCHES + 1)]
-    middles = [median(values[edges[place] : edges[place + 1]]) for place in range(STRETCHES)]
+    edges = [round(index * len(values) / STRETCHES) for index in range(STRETCHES + 1)]
+    middles = [median(values[edges[index] : edges[index + 1]]) for index in range(STRETCHES)]
     slow = Center(center.value, deviation(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
     return max(center, slow, key=Center.reach)
 
@@ -223,7 +218,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 TAILS = 2.0
-"""Degrees of freedom of the races: fewer reduce the weight of outliers."""
+"""Degrees of freedom. Fewer degrees reduce the weight of outliers."""
 SCALE = 0.01
 """Median of the prior: the difference of equal races on an idle machine."""
 SCALES = (0.0005, 1.0, 30)
@@ -235,37 +230,30 @@ simulations."""
 LEAST_SPREAD = 0.02
 
 
-class Shift(NamedTuple):
-    """The second group less the first."""
+def shift(first: Sequence[float], second: Sequence[float], error: float) -> tuple[float, ...]:
+    """Return the second less the first group of logarithms of speeds, and the ends of the interval.
 
-    value: float
-    low: float
-    high: float
-
-
-def shift(before: Sequence[float], after: Sequence[float], error: float) -> Shift:
-    """Return the difference of two groups of logarithms of speeds, with its interval.
-
-    Now and then an equal race is 10 to 50 % slower, so both groups follow Student's t with few degrees of freedom.
-    Sources:
-    Lange, Little, Taylor (1989), JASA 84; Gelman (2006), Bayesian Analysis 1, for the half-Cauchy prior of the
-    scale.
+    Some equal races are 10 to 50 % slower, so both groups follow Student's t with few degrees of freedom.
+    Sources: Lange, Little, Taylor (1989), JASA 84; Gelman (2006), Bayesian Analysis 1, for the half-Cauchy prior
+    of the scale.
     """
     import numpy as np
 
-    middles = median(before), median(after)
-    spread = max(LEAST_SPREAD, max(before) - min(before), max(after) - min(after))
+    middles = median(first), median(second)
+    spread = max(LEAST_SPREAD, max(first) - min(first), max(second) - min(second))
     centers, scales = np.linspace(-3 * spread, 3 * spread, CENTERS), np.geomspace(*SCALES)
-    first, second = (
+    first_density, second_density = (
         _likelihood(np.subtract(values, middle), centers, scales)
-        for values, middle in zip((before, after), middles, strict=True)
+        for values, middle in zip((first, second), middles, strict=True)
     )
     prior = scales / (1 + (scales / SCALE) ** 2)  # half-Cauchy, for scales in equal ratios
-    density = sum(share * np.convolve(b, a[::-1]) for share, a, b in zip(prior, first, second, strict=True))
-    apart = np.linspace(-6 * spread, 6 * spread, 2 * CENTERS - 1) + middles[1] - middles[0]
+    density = sum(
+        share * np.convolve(b, a[::-1]) for share, a, b in zip(prior, first_density, second_density, strict=True)
+    )
+    differences = np.linspace(-6 * spread, 6 * spread, 2 * CENTERS - 1) + middles[1] - middles[0]
     below = (np.cumsum(density) - density / 2) / np.sum(density)
     tail = CAUTION * error / 2
-    return Shift(*(float(np.interp(share, below, apart)) for share in (0.5, tail, 1 - tail)))
+    return tuple(float(np.interp(share, below, differences)) for share in (0.5, tail, 1 - tail))
 
 
 def _likelihood(values: Floats, centers: Floats, scales: Floats) -> Floats:

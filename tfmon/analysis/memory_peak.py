@@ -22,7 +22,7 @@ class MemoryRow:
     allocated_bytes: int
     share: float
     largest: str = ""
-    """The largest operation, and its largest shape."""
+    """The largest operation with its shape."""
 
 
 def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
@@ -32,9 +32,9 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
         layers.setdefault(layer(operation.name), []).append(operation)
     whole = peak.allocated_bytes or 1
     rows = []
-    for name, own in layers.items():
-        size = sum(one.allocated_bytes for one in own)
-        largest = f"{own[0].name.rpartition('/')[2]} {own[0].shape}" if own[0].shape else ""
+    for name, operations in layers.items():
+        size = sum(op.allocated_bytes for op in operations)
+        largest = f"{operations[0].name.rpartition('/')[2]} {operations[0].shape}" if operations[0].shape else ""
         rows.append(MemoryRow(name, size, size / whole, largest))
     for name, size in ((BEFORE, peak.before_bytes), (UNKNOWN, peak.unknown_bytes)):
         rows += [MemoryRow(name, size, size / whole)] if size else []
@@ -42,12 +42,12 @@ def memory_rows(peak: MemoryPeak) -> list[MemoryRow]:
 
 
 def memory_sentence(peak: MemoryPeak) -> str:
-    """Return such as "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
+    """Return text such as "the peak of 9.1 GiB on GPU:0: 62 % block_3, 20 % …"."""
     rows = memory_rows(peak)
-    named = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
-    parts = [f"{units.percent(100 * row.share)} {row.name}" for row in named]
-    rest = 1 - sum(row.share for row in named)
-    if len(named) < len(rows):
+    largest = [row for row in rows[:MOST_NAMED] if row.share >= LEAST_SHARE]
+    parts = [f"{units.percent(100 * row.share)} {row.name}" for row in largest]
+    rest = 1 - sum(row.share for row in largest)
+    if len(largest) < len(rows):
         parts.append(f"{units.percent(100 * rest)} {REST}")
     return f"the peak of {units.memory(peak.allocated_bytes)} on {peak.place}: {', '.join(parts)}"
 
@@ -58,7 +58,7 @@ def latest_peaks(profiles: Sequence[Profile]) -> tuple[MemoryPeak, ...] | Missin
 
 
 def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
-    """Return the peaks, or why they are unknown."""
+    """Return the peaks as text, or why they are unknown."""
     peaks = latest_peaks(side.profiles)
     if isinstance(peaks, Missing):
         return [f"{name}{units.absent(peaks)}"] if peaks != NO_MEMORY else []

@@ -1,6 +1,6 @@
-"""How a race's intervals are looked at, and the time until there is an answer.
+"""The looks at a race's intervals, and the time until there is an answer.
 
-Between-process variance does not shrink with more pairs, so there may be no end.
+Between-process variance does not shrink with more pairs, so there may never be an answer.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 
 SUPPOSED_SCATTER, SUPPOSED_DEGREES = 0.03, 4
-"""Few pairs may have a small scatter by chance."""
+"""Assumed scatter: few pairs may have a small scatter by chance."""
 MOST_SLICES = 0.5
 """Share of contended slices of a busy machine.
 
-There, 5 of 40 races of equal lanes had a winner by 3 to 7 pairs at one look; with an always valid interval none.
+There, 5 of 40 races of equal lanes had a winner by 3 to 7 pairs at one look, and with an always valid
+interval none.
 """
 MOST_PAIRS, LONGER = 20_000, 1.02
 """About five hours, and the ratio of the lengths that are tried."""
@@ -34,10 +35,9 @@ Slices = Sequence[Sequence[SliceSpeed]]
 
 
 def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
-    """Return how the intervals of a race are looked at.
+    """Return the looks at a race's intervals.
 
-    An interval for the end is valid only there, so otherwise, and for a few pairs of a busy machine, an always
-    valid one replaces it.
+    Before the end, and for few pairs of a busy machine, an always valid interval replaces an interval for the end.
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
@@ -56,7 +56,7 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
 
 
 def least_rounds(race: Race, *, over: bool = False) -> int:
-    """Return the rounds before a first interval."""
+    """Return the rounds before the first interval."""
     return FEWEST if over and race.interval != ALWAYS_VALID and not race.interrupted else FEW
 
 
@@ -71,7 +71,7 @@ def round_s(slices: Slices) -> float | None:
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
-    """Return the time until an answer, if it comes."""
+    """Return the seconds until an answer, if one is expected."""
     value, margin, count = abs(comparison.center.value), math.log1p(race.margin), comparison.center.count
 
     def enough(reach: float) -> bool:
@@ -120,8 +120,8 @@ def unfinished(lanes: Sequence[LaneState], now_ns: int) -> tuple[str, float | No
         steps = slow.steady.steps
         if not steps or slow.steady.span_ns < LONG_STEP_S * 1e9 * steps:
             return "", None
-        so_far = f"{steps} {'step' if steps == 1 else 'steps'} of {slow.title} so far"
-        return f"{fast.title} about {units.ratio(ahead / behind)} faster ({so_far})", None
+        progress = f"{steps} {'step' if steps == 1 else 'steps'} of {slow.title} so far"
+        return f"{fast.title} about {units.ratio(ahead / behind)} faster ({progress})", None
     runs_s, batch = slow.step_runs_s(now_ns), _batch(slow) or _batch(fast)
     at_least = ahead * runs_s / batch if batch else 0.0
     if at_least < LEAST or runs_s < LONG_STEP_S or slow.end.killed:
@@ -143,7 +143,7 @@ def _batch(lane: LaneState) -> float | None:
 def longer_text(
     left_s: float | None, snapshot: Snapshot, comparison: LogRatio, looks: Looks, *, over: bool
 ) -> str:
-    """Return the remaining time as text."""
+    """Return the remaining time as text, or the obstacle."""
     if left_s is not None and not (over and ended_itself(snapshot.lanes)):
         about = f"; about {units.about(left_s)}"
         pace_s = round_s([lane.slices for lane in snapshot.lanes])

@@ -15,7 +15,7 @@ from tfmon.model.readings import Missing
 
 
 def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
-    """Return JSON values; times are means a step, differences the second less the first."""
+    """Return JSON values. Times are means of a step. Differences are second less first."""
     diffs = {by: compare(first.profiles, second.profiles, by) for by in GROUPINGS}
     diff = diffs["operation"]
     sides = [
@@ -33,7 +33,7 @@ def to_json(first: ProfiledSide, second: ProfiledSide) -> dict[str, Any]:
         "sides": sides,
         "difference": asdict(diff.difference),
         "explained": asdict(diff.explained) if diff.explained is not None else None,
-        "parts": {by: [asdict(row) for row in one.rows] for by, one in diffs.items()},
+        "parts": {by: [asdict(row) for row in diff.rows] for by, diff in diffs.items()},
         "notes": notes(first, second),
     }
     return dict(codec.plain(result))
@@ -55,10 +55,10 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
         result.append(f"without the profiler: {times}, {signed(second.step_ns - first.step_ns)}")
     if first.examples and second.examples and round(first.examples) != round(second.examples):
         each = ((first.id, first.examples, diff.first_ns), (second.id, second.examples, diff.second_ns))
-        told = [
+        examples = [
             f"{id} has {units.count(round(number))}, {time_text(mean / number)} each" for id, number, mean in each
         ]
-        result.append(f"examples of a step: {'; '.join(told)}")
+        result.append(f"examples of a step: {'; '.join(examples)}")
     for side, incomplete in zip((first, second), diff.incomplete, strict=True):
         if incomplete:
             result.append(f"the smallest operations of {side.id} are not told apart; others may seem missing")
@@ -66,9 +66,9 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
         if only:
             took = sum(abs(row.difference.value_ns) for row in only)
             result.append(f"only in {side.id}: {units.several(len(only), 'operation')}, {time_text(took)} a step")
-        said = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
-        said |= dict.fromkeys(line for profile in side.profiles for line in counted(profile))
-        result += [f"{side.id}: {note}" for note in said]
+        profile_notes = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
+        profile_notes |= dict.fromkeys(line for profile in side.profiles for line in counted(profile))
+        result += [f"{side.id}: {note}" for note in profile_notes]
     numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
     counts = " and ".join(numbers)
     if diff.difference.ci95_ns is None:
@@ -77,7 +77,7 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
 
 
 def counted(profile: Profile) -> Iterator[str]:
-    """Yield the processor's counts."""
+    """Yield the processor's counts as text."""
     counters = profile.counters
     if isinstance(counters, CpuCounters):
         yield f"instructions per cycle: {counters.instructions_per_cycle:.2f}"

@@ -18,8 +18,7 @@ from tfmon.analysis.health import Concern, Waits
 from tfmon.analysis.intervals import Center
 from tfmon.analysis.others import GpuOthers
 from tfmon.analysis.run_account import Account
-from tfmon.analysis.verdict import ahead
-from tfmon.analysis.verdict_notes import MachineDifference, Scaling
+from tfmon.analysis.verdict import Verdict, ahead
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.folder_views import View
@@ -27,7 +26,7 @@ from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_relations import Collision
 from tfmon.model.race import BetweenProcesses, Machine
-from tfmon.model.readings import Estimate, IntervalKind
+from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
 from tfmon.version import __version__
 
@@ -46,7 +45,6 @@ class HostResult:
 
     machine: Machine
     lost: str | None
-    """Why the connection was lost."""
     round_trip_ms: float | None
     clock_offset_ms: float | None
     clock_error_ms: float | None
@@ -69,7 +67,6 @@ class GpuResult:
     total_bytes: float | None
     power_w: float | None
     activity: dict[str, float | None] | None
-    """Mean use of its units in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +89,9 @@ class LaneResult:
     id: str
     """One letter, which never changes."""
     name: str
-    """Its device, and the settings in which the lanes differed."""
+    """The device, and the settings in which the lanes differ."""
     label: str
-    """Its name in tables."""
+    """The name in tables."""
     host: str
     device: str
     """Such as `cpu` or `2xcpu`."""
@@ -108,7 +105,7 @@ class LaneResult:
     output: tuple[str, ...]
     """The last lines of a failed lane."""
     ended_early: str
-    """When it ended, if before its first step."""
+    """When the lane ended, if before its first step."""
     command: str
     """The command of a script."""
     step: str | None
@@ -120,7 +117,7 @@ class LaneResult:
     """Values that a script did not set."""
     versions: dict[str, str | None]
     disturbed_by: tuple[str, ...]
-    """Differences of its environment."""
+    """Differences of the lane's environment."""
     source: str | None
     """Digest of the scenario's file."""
     steps: int | None
@@ -155,15 +152,15 @@ class LaneResult:
     """Other reasons for slowness."""
     waits: Waits | None
     concerns: tuple[Concern, ...]
-    """Problems of its training, the worst first."""
+    """Problems of the training, the worst first."""
     causes: tuple[Cause, ...]
-    """With line and code, the costliest first."""
+    """Causes with line and code, the costliest first."""
     time_pct: dict[str, float | None]
-    """Shares of a step. `step` is `dispatch` and `device`."""
+    """Shares of a step in percent. `step` is `dispatch` and `device` together."""
     account: Account | None
     """Where the time of the run went."""
     windows: int
-    """All windows that it reported."""
+    """All reported windows."""
     measured_s: float
     """Time in steady state since the last change."""
     ran_s: float
@@ -178,9 +175,9 @@ class LaneResult:
     stolen_pct: float | None
     """Share of one core for other machines."""
     gpu_others: GpuOthers | None
-    """Use of its GPU by other processes."""
+    """Use of the GPU by other processes."""
     others_cpu_pct: float | None
-    """100 is one core."""
+    """Use of the CPU by other programs; 100 is one core."""
     not_measured: dict[str, str]
     """Unreported values, with the reason."""
     missing: dict[str, str]
@@ -203,7 +200,7 @@ class LaneResult:
 
     @property
     def full_name(self) -> str:
-        """Its id and its name."""
+        """The id and the name."""
         return f"{self.id} {self.name}".strip()
 
     @property
@@ -218,55 +215,6 @@ class LaneResult:
 
     def __hash__(self) -> int:
         return hash((self.id, self.name, self.examples_per_s))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """A lane's throughput over the slowest lane's."""
-
-    id: str
-    lane: str
-    ratio: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictResult:
-    """Which lane is faster, or why that is unknown."""
-
-    kind: str | None
-    """`faster`, `same`, `not known yet`, `too close to call` or `None`."""
-    winner_id: str | None
-    winner: str | None
-    ratio: float | None
-    """Fastest lane over slowest."""
-    ratio_ci95: Interval | None
-    pairs: int | None
-    interval_kind: IntervalKind | None
-    text: str
-    """The answer with what limits it."""
-    answer: str
-    """The answer without its limits."""
-    note: str
-    ranked: tuple[str, ...]
-    ranking: tuple[Ranked, ...]
-    also_differs: tuple[str, ...]
-    machines_differ: tuple[MachineDifference, ...]
-    scaling: tuple[Scaling, ...]
-    margin: float
-    """Smaller differences count as none."""
-    left_s: float | None
-    """Estimated time until there is an answer."""
-    at_least: float | None
-    """Lower bound of the ratio, from a running step."""
-    cpu_time_ratio: float | None
-    contention: str
-    earlier: str | None
-    """The last verdict, if the final settings have none."""
-    finish: tuple[str, ...]
-    """Lines about the end of a script's race."""
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,10 +292,10 @@ class RaceResult:
     hosts: dict[str, HostResult]
     between_processes: BetweenProcesses | None
     views: dict[str, View]
-    """By host."""
+    """Views by host."""
     collisions: tuple[Collision, ...]
     lanes: tuple[LaneResult, ...]
-    verdict: VerdictResult
+    verdict: Verdict
     history: tuple[ChangeResult, ...]
     crossover: dict[str, Any] | None
     tuning: dict[str, Any] | None
@@ -359,7 +307,7 @@ class RaceResult:
     """Why the recording stopped, or is missing."""
     recording_stopped_s: float | None
     id: str = field(default="", metadata={"json": False})
-    """Its name in a comparison."""
+    """The name in a comparison."""
     table: str = field(default="", repr=False, metadata={"json": False})
     """The table that the command prints."""
 
@@ -380,8 +328,8 @@ class RaceResult:
 
     @property
     def machines(self) -> dict[str, Machine]:
-        """By host; the key of tfmon's is empty."""
-        return {"": self.machine, **{host: one.machine for host, one in self.hosts.items()}}
+        """Machines by host. The key of tfmon's machine is empty."""
+        return {"": self.machine, **{host: state.machine for host, state in self.hosts.items()}}
 
     def machine_of(self, lane: LaneResult) -> Machine:
         """Return the machine of a lane."""

@@ -31,7 +31,6 @@ class AccountRow:
     """Such as "train.py:17 `model.fit(x, y)`"."""
     seconds: float
     share: float
-    """Of the run without suspensions, as for every row."""
     source: str = ""
 
 
@@ -40,14 +39,14 @@ class Account:
     """Where the time of a run went."""
 
     wall_s: float
-    """From the start of the command to its exit or last report."""
+    """From the start to the exit or last report."""
     over: bool
     rows: tuple[AccountRow, ...]
-    """In the order of a run, the longest of a group first."""
+    """In the order of a run, then by length."""
 
     @property
     def run_s(self) -> float:
-        """The denominator of all shares: the wall time without suspensions."""
+        """The denominator of shares: wall time without suspensions."""
         return self.wall_s - self.groups.get(SUSPENDED, 0.0)
 
     @property
@@ -62,8 +61,8 @@ class Account:
         """Yield the parts of a group that are shown."""
         rows = [row for row in self.rows if row.group == group]
         for row in rows:
-            named = row.place or row.part != NOT_SPLIT or len(rows) > 1
-            if named and row.share >= LEAST_SHARE:
+            specific = row.place or row.part != NOT_SPLIT or len(rows) > 1
+            if specific and row.share >= LEAST_SHARE:
                 yield row
 
 
@@ -103,7 +102,7 @@ def account_of(lane: LaneState) -> Account | None:
 
 
 def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, str, str]]]:
-    profile = next((one for one in reversed(lane.step.profiles) if one.parts), None)
+    profile = next((profile for profile in reversed(lane.step.profiles) if profile.parts), None)
     sums: Counter[str] = Counter()
     for part in profile.parts if profile is not None else ():
         if part.runs or part.name.startswith("dispatch"):
@@ -116,7 +115,7 @@ def _by_profile(lane: LaneState, call_ns: int) -> tuple[str, Counter[tuple[str, 
 
 
 def kind_of_operation(name: str) -> str:
-    """Return the part of a step, by Keras 3's scopes."""
+    """Return an operation's part of a step, by Keras 3's scopes."""
     *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
     if not scopes:
         return UNSCOPED
@@ -139,7 +138,7 @@ def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:
             yield group, *_amount(seconds, seconds / run_s), ""
             for row in account.parts_of(group):
                 yield f"· {row.part}", *_amount(row.seconds, row.share), row.place or row.source
-    rest_s = sum(one for one in groups.values() if one < LEAST_SHARE * run_s)
+    rest_s = sum(seconds for seconds in groups.values() if seconds < LEAST_SHARE * run_s)
     if rest_s > 0:
         yield "everything else", *_amount(rest_s, rest_s / run_s), ""
     if suspended_s > 0:

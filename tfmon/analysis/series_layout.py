@@ -24,12 +24,12 @@ class SeriesColumn:
 
     name: str
     right: int = 0
-    """Width of right-aligned numbers. 0 for words."""
+    """Width of right-aligned numbers, or 0 for words."""
     most: int = 40
     optional: bool = False
-    """Omitted on a narrow screen, the rightmost first."""
+    """Omitted on a narrow screen."""
     estimated: bool = False
-    """Whether the cells are of the interval of their row."""
+    """Whether the cells show the row's estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,6 @@ class SeriesRow:
     outcome: Level = ""
     mark: str = " "
     whole: str = ""
-    source: object = None
-    """Unchanged as long as nothing has changed."""
     interval: Estimate | None = None
 
 
@@ -53,7 +51,7 @@ class CurveLine:
 
     id: str
     name: str
-    place: int
+    index: int
     points: tuple[Estimate | None, ...]
 
 
@@ -72,7 +70,7 @@ class SeriesCurve:
     ratios: bool = False
 
     def texts(self, point: Estimate) -> tuple[str, str]:
-        """Return a point and its interval."""
+        """Return the texts of a value and of its interval."""
         if self.ratios:
             return units.ratio_in(point.value, point.low, point.high)
         return units.rate(point.value), units.rates(point.low, point.high)
@@ -97,7 +95,6 @@ def settings_text(settings: Settings) -> str:
 
 
 LABEL_CELLS = 8
-"""Cells of the scale and its axis."""
 _BOTH = "*"
 _Grid = list[list[tuple[str, int | None]]]
 
@@ -108,7 +105,7 @@ class CurveChart:
 
     labels: tuple[str, ...]
     grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Characters, each with its series."""
+    """Characters with the index of their line."""
     foot: tuple[str, str]
 
     @property
@@ -122,7 +119,7 @@ class CurveChart:
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart, if there is room."""
+    """Return the chart, or `None` if there is no room."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([point for line in lines for point in line.points if point is not None])
@@ -131,9 +128,9 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
     grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
     for line in lines:
         points = [
-            (_column(at, len(values), columns), one) for at, one in enumerate(line.points) if one is not None
+            (_column(at, len(values), columns), point) for at, point in enumerate(line.points) if point is not None
         ]
-        _draw(grid, points, scale, line.id, line.place)
+        _draw(grid, points, scale, line.id, line.index)
     axis = ["─"] * columns
     for mark in curve.marks:
         axis[_column_of(values, mark, columns)] = "▲"
@@ -159,12 +156,12 @@ def _row(value: float, scale: tuple[float, float], rows: int) -> int:
     return min(rows - 1, max(0, round((1 - share) * (rows - 1))))
 
 
-def _column(at: int, places: int, columns: int) -> int:
-    return int((at + 0.5) * columns / places)
+def _column(at: int, count: int, columns: int) -> int:
+    return int((at + 0.5) * columns / count)
 
 
 def _column_of(values: Sequence[KnobValue], value: float, columns: int) -> int:
-    logs = [math.log2(float(one)) for one in values]
+    logs = [math.log2(float(value)) for value in values]
     at = (math.log2(value) - logs[0]) / (logs[-1] - logs[0]) * (len(logs) - 1)
     return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
 
@@ -173,15 +170,15 @@ def _draw(
     grid: _Grid, points: Sequence[tuple[int, Estimate]], scale: tuple[float, float], id: str, lane: int
 ) -> None:
     rows = len(grid)
-    for (left, one), (right, other) in itertools.pairwise(points):
+    for (left, level), (right, other) in itertools.pairwise(points):
         for column in range(left + 1, right):
             share = (column - left) / (right - left)
-            value = math.exp(math.log(one.value) * (1 - share) + math.log(other.value) * share)
+            value = math.exp(math.log(level.value) * (1 - share) + math.log(other.value) * share)
             _put(grid, _row(value, scale, rows), column, "·", lane)
-    for column, one in points:
-        for row in range(_row(one.high, scale, rows), _row(one.low, scale, rows) + 1):
+    for column, point in points:
+        for row in range(_row(point.high, scale, rows), _row(point.low, scale, rows) + 1):
             _put(grid, row, column, "│", lane)
-        row = _row(one.value, scale, rows)
+        row = _row(point.value, scale, rows)
         taken = grid[row][column][0]
         grid[row][column] = (_BOTH, None) if taken.isalpha() else (id, lane)
 
@@ -200,7 +197,6 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
-    """Without room for all values, every second one, and so on."""
     labels = [show(value) for value in values]
     every = 1
     while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:

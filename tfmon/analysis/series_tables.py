@@ -48,12 +48,9 @@ from tfmon.model.spec import KINDS, counted
 
 
 def answer(ranking: Ranking) -> list[str]:
-    """Return the best combination by device."""
+    """Return the best combination for each device as text."""
     lines = [_answer_on(ranking, kind) for kind in ranking.state.plan.kinds]
-    for one in scaling_of(ranking):
-        _, interval = units.ratio_in(one.ratio.value, one.ratio.low, one.ratio.high)
-        lines.append(one.text(f"95 % CI {interval}"))
-    return lines
+    return [*lines, *(curve_point.text() for curve_point in scaling_of(ranking))]
 
 
 def _answer_on(ranking: Ranking, kind: str) -> str:
@@ -76,12 +73,12 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
         nearest = f"the nearest is {name}, {factor} ({interval})"
         line = f"nothing measured{where} is faster than {baseline}{so_far}; {nearest}"
     else:
-        found = "found" if ranking.over else "known yet"
-        line = f"no best {found}{where}: the nearest is {name}, {factor} {baseline} ({interval})"
-    for others, what in ((alike, "within its error"), (unsettled, "not settled and may be better")):
-        names = [settings_text(row.attempt.settings) for row in others]
+        status = "found" if ranking.over else "known yet"
+        line = f"no best {status}{where}: the nearest is {name}, {factor} {baseline} ({interval})"
+    for rows, reason in ((alike, "within its error"), (unsettled, "not settled and may be better")):
+        names = [settings_text(row.attempt.settings) for row in rows]
         if names:
-            line += f"; {names[0]} is {what}" if len(names) == 1 else f"; {len(names)} others are {what}"
+            line += f"; {names[0]} is {reason}" if len(names) == 1 else f"; {len(names)} others are {reason}"
     without = [row for row in ranking.rows if row.ratio is None and row.outcome not in (FAILED, REFUSED)]
     unknown = sum(row.attempt.kind == kind for row in without)
     if ranking.over and unknown:
@@ -90,7 +87,7 @@ def _answer_on(ranking: Ranking, kind: str) -> str:
 
 
 def baseline_text(ranking: Ranking) -> str:
-    """Return such as "the baseline batch_size=32"."""
+    """Return text such as "the baseline batch_size=32"."""
     return f"the baseline {settings_text(ranking.baseline)}".rstrip()
 
 
@@ -109,9 +106,9 @@ def scaling_of(ranking: Ranking) -> list[Scaling]:
 
 
 def troubles(ranking: Ranking) -> list[str]:
-    """Return lost places, and an early end."""
+    """Return the devices that were lost, and an early end."""
     state = ranking.state
-    lost = [f"{place} is not used any more: {why}" for place, why in state.lost.items()]
+    lost = [f"{device} is not used any more: {why}" for device, why in state.lost.items()]
     return [*lost, f"ended early: {state.ended}"] if state.ended else lost
 
 
@@ -120,7 +117,7 @@ def _learns_text(row: SweepRow) -> str:
 
 
 def progress_text(ranking: Ranking) -> str:
-    """Return such as "12 of 48 settled, at most 20 min left"."""
+    """Return the progress as text."""
     left = f", at most {units.about(ranking.left_s)} left" if ranking.left_s and not ranking.over else ""
     return f"{ranking.settled} of {len(ranking.rows)} settled{left}"
 
@@ -139,18 +136,15 @@ _LEVELS: dict[str, Level] = {FAILED: "failed", REFUSED: "refused", MEASURED: "",
 IDS = "ABCDEFGH"
 
 
-def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTable:
-    """Return a sweep, the best first; `before` has rows to reuse."""
+def sweep_table(ranking: Ranking) -> SeriesTable:
+    """Return the table of a sweep, the best first."""
     plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
-    known = {row.id: row for row in before.rows} if before is not None else {}
     bests = {id(ranking.best(kind)) for kind in plan.kinds}
-    rows = []
-    for one in ranking.ranked:
-        best, row = id(one) in bests and one.outcome != BASELINE, known.get(one.number)
-        same = row is not None and row.source is one and (row.level == "best") is best
-        rows.append(row if row is not None and same else _row_of(one, several=several, best=best))
+    rows = (
+        _row_of(row, several=several, best=id(row) in bests and row.outcome != BASELINE) for row in ranking.ranked
+    )
     return SeriesTable(
         columns=(*knobs, *kind, *_MEASURED),
         rows=tuple(rows),
@@ -162,7 +156,7 @@ def sweep_table(ranking: Ranking, before: SeriesTable | None = None) -> SeriesTa
 
 def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
     known, figures, ratio = row.attempt, row.figures, row.ratio
-    speed, memory, place = figures.examples_per_s, figures.memory_bytes, row.place or figures.place
+    speed, memory, device = figures.examples_per_s, figures.memory_bytes, row.place or figures.place
     outcome = OUTCOMES.index(row.outcome) if row.outcome != OPEN else -2 if row.place else -1
     factor, interval = ratio_texts(row)
     cells: tuple[Cell, ...] = (
@@ -173,7 +167,7 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
         (units.rate(speed) if speed else DASH, speed),
         (units.memory(memory) if memory else DASH, memory),
         (figures.bottleneck or DASH, figures.bottleneck or None),
-        (place or DASH, place or None),
+        (device or DASH, device or None),
         (_state_text(row), (outcome, row.state)),
     )
     return SeriesRow(
@@ -183,7 +177,6 @@ def _row_of(row: SweepRow, *, several: bool, best: bool) -> SeriesRow:
         outcome=_LEVELS.get(row.outcome, "best" if row.place else "faint"),
         mark="✗" if row.outcome == FAILED else "•" if row.place else " ",
         whole=_about(row),
-        source=row,
         interval=None if row.outcome == BASELINE else ratio,
     )
 
@@ -193,7 +186,7 @@ def _rank(value: KnobValue) -> tuple[int, float, str]:
 
 
 def ratio_texts(row: SweepRow) -> tuple[str, str]:
-    """Return ratio and interval; different training has a mark."""
+    """Return ratio and interval, with a mark for different training."""
     if row.ratio is None:
         return DASH, DASH
     if row.outcome == BASELINE:
@@ -240,12 +233,12 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
         for row in ranking.ranked:
             settings = row.attempt.settings
             if row.attempt.kind == kind and row.ratio is not None and settings[knob] in values:
-                others = settings_text({name: value for name, value in settings.items() if name != knob})
-                ratios.setdefault(others, {})[settings[knob]] = row.ratio
+                other_settings = settings_text({name: value for name, value in settings.items() if name != knob})
+                ratios.setdefault(other_settings, {})[settings[knob]] = row.ratio
         ordered = tuple(sorted(values))
         lines = tuple(
-            CurveLine(id, others, place, tuple(map(known.get, ordered)))
-            for place, (id, (others, known)) in enumerate(zip(IDS, ratios.items(), strict=False))
+            CurveLine(id, other_settings, index, tuple(map(known.get, ordered)))
+            for index, (id, (other_settings, known)) in enumerate(zip(IDS, ratios.items(), strict=False))
         )
         title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
         about = "Throughput over the baseline's, with 95 % intervals."
@@ -254,46 +247,46 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
 
 
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the last crossover by value."""
+    """Return the table of the last crossover by value."""
     snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
     if curve is None or state is None or state.policy != CROSSOVER:
         return None
     lanes = [snapshot.lane(name) for name in state.plan.lanes]
     ids = (lanes[0].spec.id, lanes[1].spec.id)
     knob = curve.knob.replace("_", " ")
-    speeds = [tuple(place.first for place in curve.places), tuple(place.second for place in curve.places)]
+    speeds = [tuple(point.first for point in curve.points), tuple(point.second for point in curve.points)]
     lines = tuple(
         CurveLine(lane.spec.id, title, snapshot.lanes.index(lane), points)
         for lane, title, points in zip(lanes, curve.titles, speeds, strict=True)
     )
     about = f"examples/s over {knob}, with 95 % intervals"
     values, marks = (
-        tuple(place.value for place in curve.places),
+        tuple(point.value for point in curve.points),
         tuple(crossing.about for crossing in curve.crossings),
     )
     drawn = SeriesCurve(curve.knob, "Crossover", about, "examples/s", values, lines, marks)
     heads = (SeriesColumn(knob, 6), *(SeriesColumn(f"{id} ex/s", 7) for id in ids), SeriesColumn("ahead"))
     return SeriesTable(
         columns=heads,
-        rows=tuple(_value_row(place, ids) for place in curve.places),
+        rows=tuple(_value_row(point, ids) for point in curve.points),
         curves=(drawn,),
         answer=(curve.text,),
         notes=(ended_text(state),) if state.over else (),
     )
 
 
-def _value_row(place: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
+def _value_row(point: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
     speeds: list[Cell] = [
-        (units.rate(speed.value), speed.value) if speed else (DASH, None) for speed in (place.first, place.second)
+        (units.rate(speed.value), speed.value) if speed else (DASH, None) for speed in (point.first, point.second)
     ]
-    ratio = place.ratio.value if place.ratio else None
-    ahead: Cell = (place.missing or ahead_text(place, ids), ratio)
-    level: Level = "best" if place.sure else "refused" if place.refused else "faint"
-    return SeriesRow(place.value, ((show(place.value), float(place.value)), *speeds, ahead), outcome=level)
+    ratio = point.ratio.value if point.ratio else None
+    ahead: Cell = (point.missing or ahead_text(point, ids), ratio)
+    level: Level = "best" if point.sure else "refused" if point.refused else "faint"
+    return SeriesRow(point.value, ((show(point.value), float(point.value)), *speeds, ahead), outcome=level)
 
 
 def tuning_table(analysis: Analysis) -> SeriesTable | None:
-    """Return the tuning by change."""
+    """Return the table of the tuning by change."""
     snapshot, state, best = analysis.snapshot, analysis.snapshot.tuned, analysis.tuning
     if state is None or best is None:
         return None
@@ -301,7 +294,7 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
     lane = [SeriesColumn("lane")] if len(lanes) > 1 else []
     gained = SeriesColumn("throughput", 10, estimated=True), SeriesColumn(INTERVAL, most=14, estimated=True)
     heads = (*lane, SeriesColumn("tried"), *gained, SeriesColumn("pairs", 5), SeriesColumn("outcome"))
-    rows = tuple(_attempt_row(number, one, lanes) for number, one in enumerate(state.changes))
+    rows = tuple(_attempt_row(number, change, lanes) for number, change in enumerate(state.changes))
     return SeriesTable(
         columns=heads,
         rows=rows,

@@ -29,7 +29,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
                 "pairs": point.pairs,
                 "reason": point.missing or None,
             }
-            for point in curve.places
+            for point in curve.points
         ],
         "crossings": [
             {
@@ -89,12 +89,12 @@ def interval(estimate: Estimate | None) -> list[float] | None:
 
 
 def estimate_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return an estimate, and its interval with `_ci95`."""
+    """Return an estimate, and the interval with suffix `_ci95`."""
     return {name: None if estimate is None else estimate.value, f"{name}_ci95": interval(estimate)}
 
 
 def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Return the same with the interval's use."""
+    """Return an estimate with the kind of interval."""
     return {**estimate_json(name, estimate), "interval_kind": estimate.kind if estimate else None}
 
 

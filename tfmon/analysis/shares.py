@@ -16,10 +16,10 @@ from tfmon.model.script_events import CauseSeen
 from tfmon.model.windows import WindowSums
 
 ASYNCHRONOUS = 0.25
-"""Minimum share of the call that an asynchronous device works after it."""
+"""Minimum work of an asynchronous device after a call, as a share of the call."""
 
 SPLIT_ERROR = 0.4
-"""Of dispatch less compute, on a CPU. Source: nine profiles on a busy machine."""
+"""Error of dispatch less compute, on a CPU. Source: nine profiles on a busy machine."""
 LEAST_TRACES = 3
 """TensorFlow lets sizes vary after the second trace."""
 
@@ -36,15 +36,14 @@ NEVER_SAMPLED = Missing("only steps of TensorFlow are sampled")
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """The common denominator of shares in sentences about a lane.
+    """The denominator of shares in sentences about a lane.
 
-    A script's run without suspensions, or the time from the first step to the last.
+    A script's run without suspensions, or the time from first to last step.
     """
 
     ns: int
     """0 if unknown."""
     name: str
-    """Its name in a sentence."""
     steps: float
     """Share of the training steps."""
 
@@ -58,10 +57,12 @@ def whole_of(lane: LaneState) -> Whole:
     """Return the denominator of shares in sentences."""
     account = account_of(lane) if lane.script.command else None
     if account is None:
-        own = (
-            one for name, one in lane.discarded_shares.items() if name in PAUSES or name.startswith("callback ")
+        pauses = (
+            share
+            for name, share in lane.discarded_shares.items()
+            if name in PAUSES or name.startswith("callback ")
         )
-        return Whole(0, "the time", max(0.01, 1 - sum(own)))
+        return Whole(0, "the time", max(0.01, 1 - sum(pauses)))
     run_s, steps_s = account.run_s, account.groups.get(STEPS, 0.0)
     return Whole(round(1e9 * run_s), "the run", steps_s / run_s if run_s > 0 else 0.0)
 
@@ -72,11 +73,11 @@ WALL_PARTS = {
     CALLBACKS: (CALLBACKS,), SAVING: (SAVING,), "start": (START, BEFORE, "warm-up"),
     PAUSED_PARTS: (SUSPENDED, "pause"), REST: (),
 }  # fmt: skip
-"""The parts of the wall time, with the groups of the account and the reasons for discarding in each."""
+"""Parts of the wall time, with their groups of the account and reasons for discarding."""
 
 
 def wall_parts(lane: LaneState) -> tuple[tuple[str, int], ...]:
-    """Return the parts of the wall time in percent, which add up to 100. Empty before they are known."""
+    """Return the parts of the wall time in percent, with the sum 100. Empty if unknown."""
     account, shares = account_of(lane), shares_of(lane)
     if account is not None:
         times = dict(account.groups)
@@ -109,9 +110,9 @@ def shares_of(lane: LaneState) -> Shares | None:
         tally = replace(tally, call_ns=round(tally.call_ns * lane.step.calling_share))
     asynchronous = lane.spec.kind == "gpu" or _runs_behind(tally)
     if asynchronous:
-        own = bool(lane.script.command)
-        unsampled = NEVER_SAMPLED if own and not lane.process.versions["tensorflow"] else NOT_SAMPLED
-        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or own else COPY_IN_STEP, unsampled)
+        is_script = bool(lane.script.command)
+        unsampled = NEVER_SAMPLED if is_script and not lane.process.versions["tensorflow"] else NOT_SAMPLED
+        shares = _on_a_device(tally, NO_COPY if lane.spec.devices == 1 or is_script else COPY_IN_STEP, unsampled)
     else:
         shares = _on_the_host(lane, tally)
     goes_on = tally.traced_steps >= LEAST_TRACES and shares.retrace_pct >= FURTHER_PCT

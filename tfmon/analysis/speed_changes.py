@@ -18,7 +18,7 @@ NEAR_NS = 3_000_000_000
 MOST_OF = 0.5
 """Minimum share of a cause."""
 CORES, CLOCK = 0.25, 0.93
-"""Reported cores of others, and share of a GPU's clock."""
+"""Minimum cores of others, and maximum share of a GPU's clock."""
 LEAST_RATIO = 1.04
 LOOKS = Looks(ALWAYS_VALID)
 
@@ -29,9 +29,8 @@ class SpeedChange:
 
     at_ns: int
     step: int
-    """The first at the new speed, to within half a second."""
+    """The first step at the new speed, to within half a second."""
     ratio: Estimate
-    """New step time over old."""
     cause: str
     """`input`, `step`, `cores` (used by others) or `waits`."""
     beside: tuple[str, ...]
@@ -39,12 +38,12 @@ class SpeedChange:
 
     @property
     def brief(self) -> str:
-        """Such as "2.9 times slower"."""
+        """Text such as "2.9 times slower"."""
         return f"{self._texts[0]} times {'slower' if self.ratio.value >= 1 else 'faster'}"
 
     @property
     def text(self) -> str:
-        """Such as "2.9 times slower (95 % CI 2.7 to 3.1) since step 401"."""
+        """The change with its interval and first step."""
         return f"{self.brief} (95 % CI {self._texts[1]}) since step {units.count(self.step)}"
 
     @property
@@ -74,30 +73,30 @@ def _levels_of(lane: LaneState) -> tuple[Level, ...]:
 
 def changes_of(lane: LaneState) -> tuple[SpeedChange, ...]:
     """Return the changes since the settings last changed."""
-    return tuple(_change(lane, before, after, after) for before, after in itertools.pairwise(_levels_of(lane)))
+    return tuple(_change(lane, earlier, later, later) for earlier, later in itertools.pairwise(_levels_of(lane)))
 
 
 def slowdown_of(lane: LaneState) -> SpeedChange | None:
     """Return a lane's slowdown from its fastest speed."""
     levels = _levels_of(lane)
-    place = min(range(len(levels)), key=lambda place: _per_step_ns(levels[place].blocks), default=0)
-    if place >= len(levels) - 1:
+    fastest = min(range(len(levels)), key=lambda index: _per_step_ns(levels[index].blocks), default=0)
+    if fastest >= len(levels) - 1:
         return None
-    change = _change(lane, levels[place], levels[-1], levels[place + 1])
+    change = _change(lane, levels[fastest], levels[-1], levels[fastest + 1])
     return change if change.ratio.value >= LEAST_RATIO and change.ratio.low > 1 else None
 
 
-def _change(lane: LaneState, before: Level, after: Level, began: Level) -> SpeedChange:
-    log, reach = min((_difference(before, after, which) for which in (0, 1)), key=lambda one: one[1])
-    ratio = Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), len(after.blocks), ALWAYS_VALID)
-    others = _means("others_pct", before, after)
-    cause, beside = _cause(lane, before, after), tuple(_beside(lane, before, after, began.since_ns))
-    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, others is not None)
+def _change(lane: LaneState, earlier: Level, later: Level, began: Level) -> SpeedChange:
+    log, reach = min((_difference(earlier, later, which) for which in (0, 1)), key=lambda estimate: estimate[1])
+    ratio = Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), len(later.blocks), ALWAYS_VALID)
+    others_pct = _means("others_pct", earlier, later)
+    cause, beside = _cause(lane, earlier, later), tuple(_beside(lane, earlier, later, began.since_ns))
+    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, others_pct is not None)
 
 
-def _difference(before: Level, after: Level, which: int) -> tuple[float, float]:
-    logs = [[block.logs[which] for block in level.blocks] for level in (before, after)]
-    first, second = (trimmed_in_time(one, few=True) for one in logs)
+def _difference(earlier: Level, later: Level, which: int) -> tuple[float, float]:
+    logs = [[block.logs[which] for block in level.blocks] for level in (earlier, later)]
+    first, second = (trimmed_in_time(log, few=True) for log in logs)
     assert first is not None and second is not None, "a level has LEAST_SIDE blocks"
     return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
 
@@ -108,22 +107,20 @@ def _per_step_ns(blocks: Sequence[StepBlock], name: str = "span_ns") -> float:
 
 
 def _means(name: str, *levels: Level) -> list[float] | None:
-    """Return the mean of a reading in each level, if both have it."""
-    values = [[one.readings[name] for one in level.blocks if name in one.readings] for level in levels]
-    return [fmean(one) for one in values] if all(values) else None
+    values = [[block.readings[name] for block in level.blocks if name in block.readings] for level in levels]
+    return [fmean(value) for value in values] if all(values) else None
 
 
-def _cause(lane: LaneState, before: Level, after: Level) -> str:
-    """Return what took at least half of the difference."""
-    paces_ns = [_per_step_ns(level.blocks) for level in (before, after)]
+def _cause(lane: LaneState, earlier: Level, later: Level) -> str:
+    paces_ns = [_per_step_ns(level.blocks) for level in (earlier, later)]
     more_ns, log = paces_ns[1] - paces_ns[0], math.log(paces_ns[1] / paces_ns[0])
     if abs(log) < math.log(LEAST_RATIO):
         return ""  # its median changed, and its mean did not
-    first, second = (_per_step_ns(level.blocks, "input_ns") for level in (before, after))
+    first, second = (_per_step_ns(level.blocks, "input_ns") for level in (earlier, later))
     observed = "input" not in lane.script.not_measured
     if observed and (second - first) / more_ns >= MOST_OF:
         return "input"
-    cpu, waited = (_means(name, before, after) for name in ("cpu_pct", "waited_pct"))
+    cpu, waited = (_means(name, earlier, later) for name in ("cpu_pct", "waited_pct"))
     if lane.spec.kind != "cpu" or cpu is None or waited is None or not all(cpu):
         return "step" if observed else ""
 
@@ -132,19 +129,19 @@ def _cause(lane: LaneState, before: Level, after: Level) -> str:
 
     if 1 + math.log(cpu[1] / cpu[0]) / log >= MOST_OF:
         return "step"
-    waited_ns = more(waited) + more(_means("stolen_pct", before, after) or (0.0, 0.0))
+    waited_ns = more(waited) + more(_means("stolen_pct", earlier, later) or (0.0, 0.0))
     return "cores" if waited_ns / more_ns >= MOST_OF else "waits"
 
 
-def _beside(lane: LaneState, before: Level, after: Level, at_ns: int) -> Iterator[str]:
+def _beside(lane: LaneState, earlier: Level, later: Level, at_ns: int) -> Iterator[str]:
     near = [text for noted_ns, text in lane.speed.notes if abs(noted_ns - at_ns) <= NEAR_NS]
     yield from (f"{text} just then" for text in dict.fromkeys(near[-2:]))
-    slower = _per_step_ns(after.blocks) > _per_step_ns(before.blocks)
+    slower = _per_step_ns(later.blocks) > _per_step_ns(earlier.blocks)
     for name, who in (("others_pct", "other programs take"), ("stolen_pct", "the hypervisor takes")):
-        first, second = _means(name, before, after) or (0.0, 0.0)
+        first, second = _means(name, earlier, later) or (0.0, 0.0)
         cores = (second - first) / 100 if slower else (first - second) / 100
         if cores >= CORES:
             yield f"{who} {cores:.1f} cores {'more' if slower else 'less'}"
-    first, second = _means("clock_mhz", before, after) or (0.0, 0.0)
+    first, second = _means("clock_mhz", earlier, later) or (0.0, 0.0)
     if first and second and second < CLOCK * first:
         yield f"the GPU's clock fell from {first:.0f} to {second:.0f} MHz"

@@ -1,17 +1,16 @@
-"""Throughput of lanes and their ratios from slices, with a 95 % interval that holds on a noisy machine.
+"""Throughput of lanes and ratios of throughputs from slices, with 95 % intervals for noisy machines.
 
-Slices of one round give one ratio, a pair, which slow changes hardly touch. The effect of coming first in a round
-is removed. Two equal processes differ in speed as long as they live, by how their memory is laid out, so every
-interval includes between-process variance.
+Slices of one round give a pair, whose ratio slow changes hardly touch. The effect of coming first in a round is
+removed. Equal processes differ in speed by their layout in memory, so every interval includes between-process
+variance.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import NamedTuple, TypeAlias
 
 from tfmon.analysis.intervals import (
     AT_THE_END,
@@ -28,17 +27,6 @@ from tfmon.model.readings import Estimate
 from tfmon.model.series import Pair
 from tfmon.model.windows import SliceSpeed
 
-
-class LogSpeed(NamedTuple):
-    """A lane's speed in one slice."""
-
-    log: float
-    at_ns: int
-    process: int
-
-
-LogSpeeds: TypeAlias = Mapping[int, LogSpeed]
-
 BETWEEN_PROCESSES_SD = 0.008
 """Supposed standard deviation of the log ratio of equal processes.
 
@@ -51,9 +39,9 @@ Source: `benchmarks/hosts.py fair` and `between`: 36 pairs differed by 0.016, as
 """
 SUPPOSED_DEGREES = 4
 MOST_DEGREES = 10
-"""Of earlier races: a machine can change."""
+"""Maximum degrees from earlier races, because a machine can change."""
 DRIFT = 0.05
-"""Reported drift, and distance of an outlier."""
+"""Minimum drift to report, and minimum distance of an outlier."""
 FAR = 3.5 / 0.6745
 """Outliers, in median absolute deviations.
 
@@ -66,7 +54,6 @@ class Throughput:
     """The throughput of one lane."""
 
     slices: tuple[SliceSpeed, ...]
-    logs: LogSpeeds
     center: Center | None
     drift: float | None
 
@@ -75,16 +62,10 @@ class Throughput:
         return None if self.center is None else exponential(self.center.estimate(looks))
 
     @classmethod
-    def of(cls, slices: tuple[SliceSpeed, ...], before: Throughput | None = None) -> Throughput:
-        """Return the throughput of these slices; `before` has figures to reuse."""
-        done = len(before.slices) - 1 if before is not None else 0  # the last one may have grown since
-        if before is not None and done > 0 and before.slices[:done] == slices[:done]:
-            logs = {**before.logs}
-            logs.pop(before.slices[done].round, None)
-            logs |= log_speeds(slices[done:])
-        else:
-            logs = log_speeds(slices)
-        return cls(slices, logs, trimmed_in_time([one.log for one in logs.values()]), drift(logs))
+    def from_slices(cls, slices: tuple[SliceSpeed, ...]) -> Throughput:
+        """Return the throughput of these slices."""
+        logs = [part.log for part in slices if part.examples]
+        return cls(slices, trimmed_in_time(logs), drift(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +78,7 @@ class Between:
     processes: float = 1.0
     """Effective number of processes."""
     learnt: BetweenProcesses | None = None
-    """From this race alone."""
+    """The variance in this race alone."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return the part of half the interval that more pairs do not reduce."""
@@ -113,7 +94,7 @@ class LogRatio:
     """`None` if one process ran both."""
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
-        """Return half the 95 % interval. Infinite without one."""
+        """Return half the 95 % interval. Infinite without an interval."""
         within = self.center.reach(looks)
         return within if self.between is None else math.hypot(within, self.between.reach(looks))
 
@@ -122,46 +103,33 @@ class LogRatio:
         return exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
 
 
-def log_speeds(slices: Iterable[SliceSpeed]) -> dict[int, LogSpeed]:
-    """Return the speeds of non-empty slices by round."""
-    log = math.log
-    return {
-        part.round: LogSpeed(log(part.examples / part.span_ns * 1e9), part.at_ns, part.process)
-        for part in slices
-        if part.examples > 0
-    }
+def pairs_of(first: Iterable[SliceSpeed], second: Iterable[SliceSpeed]) -> list[Pair]:
+    """Return the pairs of slices of common rounds in which both trained."""
+    rounds = {part.round: part for part in second if part.examples}
+    both = [(part, rounds[part.round]) for part in first if part.examples and part.round in rounds]
+    processes = [pair_log.process for pair_log, _ in both], [other.process for _, other in both]
+    fewest = min(processes, key=lambda process: len(set(process)))  # restarts
+    return [
+        Pair(baseline.log - other.log, baseline.at_ns < other.at_ns, process, other.log)
+        for (baseline, other), process in zip(both, fewest, strict=True)
+    ]
 
 
 def compare(
-    first: LogSpeeds,
-    second: LogSpeeds,
+    pairs: Sequence[Pair],
     prior: BetweenProcesses | None = None,
     *,
     in_turns: bool = True,
-    apart: bool = False,
+    two_machines: bool = False,
 ) -> LogRatio | None:
-    """Compare two lanes by common rounds. `None` from too few.
+    """Compare two lanes by pairs. `None` from too few.
 
     Args:
         in_turns: Whether the lanes trained in turns.
-        apart: Whether they trained on two machines.
+        two_machines: Whether the lanes trained on two machines.
     """
-    both = [(one, second[number]) for number, one in first.items() if number in second]
-    processes = [one.process for one, _ in both], [other.process for _, other in both]
-    fewest = min(processes, key=lambda one: len(set(one)))  # restarts
-    pairs = [
-        Pair(one.log - other.log, one.at_ns < other.at_ns, process)
-        for (one, other), process in zip(both, fewest, strict=True)
-    ]
-    return compare_pairs(pairs, prior, in_turns=in_turns, apart=apart)
-
-
-def compare_pairs(
-    pairs: Sequence[Pair], prior: BetweenProcesses | None = None, *, in_turns: bool = True, apart: bool = False
-) -> LogRatio | None:
-    """Compare two lanes by pairs. `None` from too few."""
     logs, estimated = [pair.log for pair in pairs], 0
-    if in_turns and not apart:  # without the effect of coming first
+    if in_turns and not two_machines:  # without the effect of coming first
         ahead, behind = (trimmed([pair.log for pair in pairs if pair.leads is leads]) for leads in (True, False))
         if ahead is not None and behind is not None:
             half, estimated = (ahead.value - behind.value) / 2, 1
@@ -169,34 +137,33 @@ def compare_pairs(
     center = trimmed(logs, estimated=estimated, few=True)
     if center is None:
         return None
-    supposed_sd = BETWEEN_MACHINES_SD if apart else BETWEEN_PROCESSES_SD
+    supposed_sd = BETWEEN_MACHINES_SD if two_machines else BETWEEN_PROCESSES_SD
     return LogRatio(center, between_processes(logs, [pair.visit for pair in pairs], prior, supposed_sd))
 
 
 def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool = True) -> Estimate | None:
-    """Return the gain of new settings. Without `one_process` with between-process variance."""
+    """Return the gain of new settings, with between-process variance unless `one_process`."""
     if one_process:
         center = trimmed([pair.log for pair in pairs])
         return None if center is None else exponential(center.estimate(looks))
-    result = compare_pairs(pairs, in_turns=False)
+    result = compare(pairs, in_turns=False)
     return None if result is None else result.estimate(looks)
 
 
-def drift(lane: LogSpeeds) -> float | None:
-    """Return last third over first, if it is off by `DRIFT`."""
-    values = [one.log for one in lane.values()]
-    third = len(values) // 3
-    early, late = trimmed(values[:third]), trimmed(values[len(values) - third :])
+def drift(logs: Sequence[float]) -> float | None:
+    """Return the last third over the first, if they differ by `DRIFT`."""
+    third = len(logs) // 3
+    early, late = trimmed(logs[:third]), trimmed(logs[len(logs) - third :])
     if early is None or late is None:
         return None
     change = late.value - early.value
-    apart = abs(change) > early.reach() + late.reach()
-    return math.exp(change) if apart and abs(math.exp(change) - 1) > DRIFT else None
+    certain = abs(change) > early.reach() + late.reach()
+    return math.exp(change) if certain and abs(math.exp(change) - 1) > DRIFT else None
 
 
-def outliers(first: LogSpeeds, second: LogSpeeds) -> list[bool]:
+def outliers(pairs: Sequence[Pair]) -> list[bool]:
     """Return which pairs are outliers."""
-    logs = [one.log - second[number].log for number, one in first.items() if number in second]
+    logs = [pair.log for pair in pairs]
     if len(logs) < LEAST_PAIRS:
         return []
     middle = median(logs)
@@ -213,7 +180,7 @@ def between_processes(
     """Return the between-process variance.
 
     The squared distances of the processes from their mean, less the scatter of the pairs, are added to the squares
-    of the prior and of the supposed deviation.
+    of the prior and the supposed deviation.
     """
     groups: dict[int, list[float]] = {}
     for value, process in zip(logs, processes, strict=True):
@@ -222,16 +189,15 @@ def between_processes(
     learnt = _learnt(list(groups.values()))
     if prior is not None and prior.degrees > MOST_DEGREES:
         prior = BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
-    known = [one for one in (prior, learnt) if one is not None]
+    known = [estimate for estimate in (prior, learnt) if estimate is not None]
     supposed = supposed_sd**2
-    squares = SUPPOSED_DEGREES * supposed + sum(one.squares for one in known)
-    degrees = SUPPOSED_DEGREES + sum(one.degrees for one in known)
+    squares = SUPPOSED_DEGREES * supposed + sum(estimate.squares for estimate in known)
+    degrees = SUPPOSED_DEGREES + sum(estimate.degrees for estimate in known)
     variance = max(squares, SUPPOSED_DEGREES / 2 * supposed) / degrees
     return Between(math.sqrt(variance), degrees, effective, learnt)
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
-    """`None` for fewer than two processes with enough pairs."""
     centers = [(group, center) for group in groups if (center := trimmed(group)) is not None]
     if len(centers) < 2:
         return None

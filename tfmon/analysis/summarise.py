@@ -25,12 +25,11 @@ from tfmon.analysis.result import (
     Interval,
     LaneResult,
     RaceResult,
-    Ranked,
     State,
-    VerdictResult,
 )
 from tfmon.analysis.run_account import account_of
 from tfmon.analysis.series_values import crossover_json, tuning_json
+from tfmon.analysis.verdict import Verdict
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.host_states import HostState
@@ -43,11 +42,11 @@ from tfmon.model.session import Snapshot
 from tfmon.version import __version__
 
 NO_STEP = "no steady step was measured"
-NO_UPDATE = "no update of an own loop of TensorFlow was seen"
+NO_UPDATE = "no update of a custom TensorFlow loop was seen"
 NO_SCRIPT = "the lane trains a scenario"
 FEW_SLICES = "too few slices were measured in turns"
 UNREPORTED = {"processes": "other_processes", "threads": "other_threads", "stdin": "stdin", "end": "end"}
-"""Facts without a field, with their names in `missing`."""
+"""Facts without a field, and names in `missing`."""
 OUTPUT_LINES = 12
 _OWN_FRAME = re.compile(r'\s+File ".*/tfmon/(hooks|trainer|lanes|hosts)/\w+\.py", line ')
 Value = TypeVar("Value")
@@ -112,34 +111,20 @@ def _host(state: HostState) -> HostResult:
     )
 
 
-def _verdict(analysis: Analysis) -> VerdictResult:
-    snapshot, verdict, race = analysis.snapshot, analysis.verdict, analysis.snapshot.race
+def _verdict(analysis: Analysis) -> Verdict:
+    snapshot, verdict = analysis.snapshot, analysis.verdict
     limits = "" if analysis.is_series else verdict.note
-    winner = snapshot.lane(verdict.winner) if verdict.winner is not None else None
-    ranks = [(snapshot.lane(rank.lane), rank.ratio) for rank in verdict.ranking]
-    slices = [lane.slices for lane in snapshot.lanes]
-    slowest = snapshot.lane(verdict.slowest) if verdict.slowest is not None else None
-    return VerdictResult(
-        kind=verdict.kind or None,
-        winner_id=winner.spec.id if winner is not None else None,
-        winner=winner.title if winner is not None else None,
-        ratio=verdict.ratio,
-        ratio_ci95=_interval(verdict.interval),
-        pairs=verdict.interval.pairs if verdict.interval is not None else None,
-        interval_kind=verdict.interval_kind,
-        text=". ".join([analysis.answer + (f" ({limits})" if limits else ""), *race.differs]),
+    slices = {lane.spec.id: lane.slices for lane in snapshot.lanes}
+    cpu_time_ratio = None
+    if verdict.ranking and verdict.slowest_id is not None:
+        cpu_time_ratio = cpu_ratio(slices[verdict.ranking[0].id], slices[verdict.slowest_id])
+    return replace(
+        verdict,
         answer=analysis.answer,
         note=limits,
-        ranked=verdict.ranked,
-        ranking=tuple(Ranked(id=lane.spec.id, lane=lane.title, ratio=ratio) for lane, ratio in ranks),
-        also_differs=verdict.also,
-        machines_differ=verdict.machines,
-        scaling=tuple(replace(one, lane=snapshot.lane(one.lane).spec.id) for one in verdict.scaling),
-        margin=race.margin,
-        left_s=verdict.left_s,
-        at_least=verdict.at_least,
-        cpu_time_ratio=cpu_ratio(ranks[0][0].slices, slowest.slices) if ranks and slowest is not None else None,
-        contention=replace(contention(slices), cpu_ratio=None).text(),
+        text=". ".join([analysis.answer + (f" ({limits})" if limits else ""), *snapshot.race.differs]),
+        cpu_time_ratio=cpu_time_ratio,
+        contention=replace(contention(slices.values()), cpu_ratio=None).text(),
         earlier=analysis.earlier or None,
         finish=analysis.finish_lines,
     )
@@ -187,7 +172,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
     no_step = unknown.get("steps", no_step)
     unknown_steps = Missing(no_step) if "steps" in unknown else None
     few = (
-        f"it takes {LEAST_WINDOWS} steady windows, and there were {steady.windows}" if steady.windows else no_step
+        f"it needs {LEAST_WINDOWS} steady windows, and there were {steady.windows}" if steady.windows else no_step
     )
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
     no_loss = unknown.get("loss", "no loss was read")
@@ -305,10 +290,10 @@ def _output(lane: LaneState) -> tuple[str, ...]:
     if lane.trouble is None or lane.trouble.kind == HOST_LOST or lane.end.event is None:
         return ()
     lines: list[str] = []
-    own = False
+    in_tfmon = False
     for line in lane.end.event.output_tail:
-        own = bool(_OWN_FRAME.match(line)) or (own and line.startswith("    "))
-        if not own:
+        in_tfmon = bool(_OWN_FRAME.match(line)) or (in_tfmon and line.startswith("    "))
+        if not in_tfmon:
             lines.append(line)
     return tuple(lines[-OUTPUT_LINES:])
 

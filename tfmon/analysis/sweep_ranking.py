@@ -1,8 +1,7 @@
 """The result of each combination of a sweep, and the next measurement.
 
 Each combination is raced against the baseline on the same device, in visits of some rounds with fresh processes.
-All candidates get one visit before any gets another. The best of all combinations is chosen at any time, so every
-interval is always valid, and wider for that choice.
+The best combination is chosen at any time, so every interval is always valid, and wider for that choice.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from statistics import median
 from tfmon import units
 from tfmon.analysis.crossover_curve import values_of
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import compare_pairs
+from tfmon.analysis.statistics import compare
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
 from tfmon.model.lane_relations import distinct
 from tfmon.model.race import BetweenProcesses
@@ -31,7 +30,7 @@ PAIRS_OF_A_VISIT = 16
 OPEN, MEASURED, BEATEN, LIMIT = "open", "measured", "stopped early", "time limit"
 REFUSED, FAILED, BASELINE = "refused", "failed", "baseline"
 OUTCOMES = (OPEN, MEASURED, BEATEN, LIMIT, REFUSED, FAILED, BASELINE)
-"""`stopped early`: it cannot win."""
+"""`stopped early`: the combination cannot win."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +39,12 @@ class SweepRow:
 
     attempt: Attempt
     outcome: str = OPEN
-    """One of `OUTCOMES`."""
     ratio: Estimate | None = None
-    """Its throughput over the baseline's."""
+    """Throughput over the baseline's."""
     learnt: BetweenProcesses | None = None
     place: str = ""
     learns: tuple[str, ...] = ()
-    """Knobs that change its training."""
+    """Knobs that change the training."""
     over: bool = False
 
     @property
@@ -56,42 +54,42 @@ class SweepRow:
 
     @property
     def figures(self) -> Figures:
-        """The other figures; all unknown before the first visit has ended."""
+        """The other figures, unknown before the first visit has ended."""
         return self.attempt.figures or Figures(self.place)
 
     @property
     def state(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         if self.outcome != OPEN:
             return self.outcome
         return "measuring" if self.place else "not settled" if self.over else "waiting"
 
     @property
     def span(self) -> tuple[float, float, float]:
-        """Its ratio with the interval's ends."""
+        """The ratio with its interval's ends."""
         return (
             (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
         )
 
     @property
     def settled(self) -> bool:
-        """Whether it needs no more measurements."""
+        """Whether the combination needs no more measurements."""
         return self.outcome != OPEN
 
     @property
     def rated(self) -> bool:
-        """Whether it has a ratio and can be used."""
+        """Whether the combination has a usable ratio."""
         return self.ratio is not None and self.outcome not in (REFUSED, FAILED)
 
     @property
     def reason(self) -> str:
-        """Why it has no ratio, or ""."""
+        """Why the combination has no ratio, or ""."""
         known = self.attempt
         if known.refused or known.failed:
             return known.refused or known.failed
         if self.ratio is not None:
             return ""
-        if known.deaths:  # an earlier visit
+        if known.deaths:
             return f"an earlier visit: {known.deaths[-1]}" if self.outcome == OPEN else known.deaths[-1]
         return f"{len(known.pairs)} pairs are too few for a ratio" if self.outcome == LIMIT else ""
 
@@ -102,15 +100,13 @@ class Ranking:
 
     state: SeriesState
     rows: tuple[SweepRow, ...]
-    """By the number of the combination."""
     floors: Mapping[str, float]
-    """By device, the least ratio of the best: a certainly lower one cannot win."""
+    """Minimum ratio of the best by device. A certainly lower combination cannot win."""
     choices: Mapping[str, int]
-    """By device, the number of combinations."""
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
-        """The best first, then settled ones."""
+        """The best first, then the settled rows."""
         bests = {id(self.best(kind)) for kind in self.state.plan.kinds}
 
         def key(row: SweepRow) -> tuple[bool, bool, bool, float]:
@@ -125,7 +121,7 @@ class Ranking:
 
     @property
     def baseline(self) -> dict[str, KnobValue]:
-        """Its values of the swept knobs."""
+        """The baseline's values of the swept knobs."""
         measured = next((row.figures.baseline for row in self.rows if row.figures.baseline), {})
         known = {**measured, **self.state.plan.baseline}
         return {knob: known[knob] for knob in self.state.plan.over if knob in known}
@@ -143,7 +139,7 @@ class Ranking:
     def best(self, kind: str) -> SweepRow | None:
         """Return the best combination on a kind of device, or the leading one.
 
-        An unsettled one is the best only if it is certainly faster than all settled ones.
+        An unsettled combination is the best only if it is certainly faster than all settled combinations.
         """
         rated = [row for row in self.rows if row.attempt.kind == kind and row.rated]
         if all(row.outcome == BASELINE for row in rated):
@@ -161,7 +157,7 @@ class Ranking:
         return any(row.ratio is not None and row.outcome != BASELINE for row in self.rows)
 
     def rivals(self, best: SweepRow) -> tuple[SweepRow, ...]:
-        """Return others that may equal the best."""
+        """Return the combinations whose interval overlaps the interval of the best."""
         kind = [row for row in self.rows if row is not best and row.attempt.kind == best.attempt.kind]
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
@@ -173,7 +169,7 @@ def judge(
     learns = learns_differently(attempt.settings, plan.baseline)
     if attempt.baseline:
         return SweepRow(attempt, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
-    result = compare_pairs(attempt.pairs, prior)
+    result = compare(attempt.pairs, prior)
     logs = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
     learnt = result.between.learnt if result is not None and result.between is not None else None
     row = SweepRow(attempt, OPEN, logs, learnt, learns=learns)
@@ -194,42 +190,48 @@ def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
 
 
 def _choices_of(attempts: Iterable[Attempt], kind: str) -> int:
-    return max(1, sum(one.kind == kind and not (one.baseline or one.refused) for one in attempts))
+    return max(1, sum(attempt.kind == kind and not (attempt.baseline or attempt.refused) for attempt in attempts))
 
 
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
-    """Return the results. Judge only what has changed since `before`, as a sweep can be large."""
+    """Return the results, judging only combinations that changed since `before`."""
     plan, attempts = state.plan, state.attempts
     choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
     if before is not None and before.choices == choices:
         rows = [*before.rows]
-        changed = tuple(one for one in attempts if rows[one.number].attempt is not one and not one.baseline)
-    else:  # first, what equal processes differ by
-        rows, changed = [judge(one, plan, choices[one.kind], 0.0) for one in attempts], attempts
+        changed = tuple(
+            attempt for attempt in attempts if rows[attempt.number].attempt is not attempt and not attempt.baseline
+        )
+    else:  # first learn the between-process variance
+        rows, changed = [judge(attempt, plan, choices[attempt.kind], 0.0) for attempt in attempts], attempts
     pooled = _pooled(rows) if changed else None
-    for one in changed:
-        prior = _less(pooled, rows[one.number].learnt)
-        rows[one.number] = judge(one, plan, choices[one.kind], 0.0, prior)
+    for attempt in changed:
+        prior = _less(pooled, rows[attempt.number].learnt)
+        rows[attempt.number] = judge(attempt, plan, choices[attempt.kind], 0.0, prior)
     floors = dict.fromkeys(plan.kinds, 1.0)
     for row in rows:
         if row.rated:
             floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
     for number, row in enumerate(rows):
         outcome = row.outcome if row.outcome == BASELINE else _outcome(row, plan, floors[row.attempt.kind])
-        place = state.running.get(number, "")
-        if (row.outcome, row.place, row.over) != (outcome, place, state.over):
-            rows[number] = replace(row, outcome=outcome, place=place, over=state.over)
+        device = state.running.get(number, "")
+        if (row.outcome, row.place, row.over) != (outcome, device, state.over):
+            rows[number] = replace(row, outcome=outcome, place=device, over=state.over)
         if changed and outcome == BASELINE:
             rows[number] = _with_speed(rows[number], attempts)
     return Ranking(state, tuple(rows), floors, choices)
 
 
 def _with_speed(baseline: SweepRow, attempts: Iterable[Attempt]) -> SweepRow:
-    alike = (one for one in attempts if one.kind == baseline.attempt.kind and not one.baseline)
-    beside = [one.figures for one in alike if one.figures is not None and one.figures.baseline_examples_per_s]
+    alike = (attempt for attempt in attempts if attempt.kind == baseline.attempt.kind and not attempt.baseline)
+    beside = [
+        attempt.figures
+        for attempt in alike
+        if attempt.figures is not None and attempt.figures.baseline_examples_per_s
+    ]
     if not beside:
         return baseline
-    figures = Figures(beside[0].place, median(one.baseline_examples_per_s or 0.0 for one in beside))
+    figures = Figures(beside[0].place, median(figure.baseline_examples_per_s or 0.0 for figure in beside))
     return replace(baseline, attempt=replace(baseline.attempt, figures=figures))
 
 
@@ -237,14 +239,16 @@ def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
     learnt = [row.learnt for row in rows if row.learnt is not None]
     if not learnt:
         return None
-    return BetweenProcesses(sum(one.squares for one in learnt), sum(one.degrees for one in learnt), len(learnt))
+    return BetweenProcesses(
+        sum(estimate.squares for estimate in learnt), sum(estimate.degrees for estimate in learnt), len(learnt)
+    )
 
 
-def _less(pooled: BetweenProcesses | None, own: BetweenProcesses | None) -> BetweenProcesses | None:
-    if pooled is None or own is None:
+def _less(pooled: BetweenProcesses | None, learnt: BetweenProcesses | None) -> BetweenProcesses | None:
+    if pooled is None or learnt is None:
         return pooled
-    degrees = pooled.degrees - own.degrees
-    return BetweenProcesses(pooled.squares - own.squares, degrees, pooled.races - 1) if degrees > 0 else None
+    degrees = pooled.degrees - learnt.degrees
+    return BetweenProcesses(pooled.squares - learnt.squares, degrees, pooled.races - 1) if degrees > 0 else None
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
@@ -256,14 +260,16 @@ def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int 
 
 def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
     visited = [attempt for attempt in state.attempts if attempt.pairs]
-    visited = [one for one in visited if one.number not in state.running] or visited
-    measured_s, visits = sum(one.measured_s for one in visited), sum(one.visits for one in visited)
+    visited = [attempt for attempt in visited if attempt.number not in state.running] or visited
+    measured_s, visits = sum(attempt.measured_s for attempt in visited), sum(attempt.visits for attempt in visited)
     if not state.visits_s or not measured_s:
         return None
     start_s = max(0.0, sum(state.visits_s) / len(state.visits_s) - measured_s / visits)
-    visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(one.pairs) for one in visited)
+    visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(attempt.pairs) for attempt in visited)
     due_s = [max(0.0, state.plan.each_s - row.attempt.measured_s) for row in rows if not row.settled]
-    return sum(one + start_s * math.ceil(one / visit_s) for one in due_s) / max(1, len(state.running))
+    return sum(visit_due_s + start_s * math.ceil(visit_due_s / visit_s) for visit_due_s in due_s) / max(
+        1, len(state.running)
+    )
 
 
 MOST_COMBINATIONS = 2_000
@@ -276,7 +282,7 @@ def parse_over(knobs: Sequence[Knob] | None, assignments: Sequence[str]) -> dict
         name, equals, text = (part.strip() for part in word.partition("="))
         if not equals or not name or not text:
             raise KnobError(f"{word!r} is not KNOB=VALUE,VALUE or KNOB=LOW..HIGH")
-        knob = next((one for one in DEVICE_KNOBS if one.name == name), None)
+        knob = next((device_knob for device_knob in DEVICE_KNOBS if device_knob.name == name), None)
         knob = knob or (None if knobs is None else find(knobs, name))
         if name in over:
             raise KnobError(f"{name} is given twice; one list has all its values")
@@ -312,7 +318,7 @@ def _range(name: str, knob: Knob | None, low: str, high: str) -> tuple[KnobValue
 def combine(
     plan: SeriesPlan, defaults: Settings, check: Callable[[Settings, str], str] = lambda settings, kind: ""
 ) -> tuple[Attempt, ...]:
-    """Return all combinations in the order of their first visits. Raises KnobError for too many."""
+    """Return all combinations in order. Raises KnobError for too many."""
     count = math.prod(map(len, plan.over.values())) * len(plan.kinds)
     if count > MOST_COMBINATIONS:
         raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")

@@ -1,6 +1,6 @@
-"""Whether a change to a script is kept: its speed, and whether it still trains the same. Pure.
+"""Decides whether a change to a script is kept.
 
-Two lanes run the script: A as it is, and B with the change. The change is kept if B is faster and trains the same.
+Lane A runs the script as it is, and lane B with the change. The change is kept if B is faster and trains the same.
 """
 
 from __future__ import annotations
@@ -32,21 +32,20 @@ NO_TRIAL: Answer = "failed"
 """The script fails without the change."""
 EXIT_CODES = {KEEP: EXIT_FINE, REFUSE: EXIT_WORSE, NOT_YET: EXIT_CANNOT_TELL, NO_TRIAL: EXIT_LANE_FAILED}
 NO_GAIN = 0.25
-"""If the steps are the same, a whole run whose interval includes 1 and ends below this gain shows none."""
+"""If the steps are equally fast, a run whose interval includes 1 and ends below this gain shows no gain."""
 MOST_RUNS = 30
-"""More runs are not proposed."""
 TOLERANCE = 0.01
-"""Numbers of steps and examples that differ by less are the same: the last batch of an epoch is smaller."""
+"""Smaller differences of steps and examples do not count, because the last batch of an epoch is smaller."""
 BLOCKS = 4
-"""Losses are compared in at most this number of stretches of the training."""
+"""Maximum number of stretches in which losses are compared."""
 TOO_FAR = 3.0
-"""Losses differ from this many times the difference that scatter and seeds explain."""
+"""Losses differ from this multiple of the difference that scatter and seeds explain."""
 SMALL, LARGE = 0.01, 0.1
-"""Differences below this share of the loss are the same; with equal seeds, those above the second are not."""
+"""Losses that differ by a smaller share are the same. With equal seeds, losses differ above the second share."""
 Lengths: TypeAlias = Mapping[str, tuple[int, int | None]]
-"""Epochs, and steps of an epoch, of the first `fit` of each lane."""
+"""Epochs, and steps of an epoch, in the first `fit` of each lane."""
 Runs: TypeAlias = tuple[Sequence[LaneState], Sequence[LaneState]]
-"""Further runs of each side, by itself and in alternating order. Those with the same index are a pair."""
+"""Further runs of each side, in alternating order. Runs with the same index are a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,8 @@ class LossDifference:
     size: float
     """Root mean square of the mean differences of the stretches."""
     error: float
-    """The part of it that the scatter within a run explains."""
+    """The difference that the scatter within a run explains."""
     loss: float
-    """The mean of the losses that were compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,45 +64,40 @@ class Training:
     """Whether both lanes train the same."""
 
     same: bool | None
-    """`None` if it cannot be told."""
+    """`None` if unknown."""
     text: str
-    """The difference, or what was compared."""
     differs: bool = False
-    """Whether there are losses that do not agree, or cannot be compared."""
+    """Whether losses differ, or cannot be compared."""
     unclear: bool = False
-    """Whether a second run of the script as it is would tell."""
+    """Whether a second run of the script as it is would decide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The answer about a change. Pairs of figures are of the script as it is, and with the change."""
+    """The answer about a change. Pairs of figures are without and with the change."""
 
     answer: Answer
     text: str
-    """The answer in a sentence."""
     change: str
     files: tuple[str, ...] = ()
-    """The files that differ."""
     view: str = ""
     """How the lanes saw different files."""
     steps_factor: Estimate | None = None
-    """Speed of the steps with the change, divided by the speed without it."""
+    """Speed of the steps with the change over the speed without."""
     run_factor: Estimate | None = None
-    """The same of the whole run, from pairs of runs. `None` from fewer than two."""
+    """The same for whole runs. `None` from fewer than two pairs."""
     first_step_s: tuple[float | None, float | None] = (None, None)
     """Time from the start of the command to the first step."""
     run_s: tuple[float | None, float | None] = (None, None)
     """Time of the whole run without suspensions."""
     peak_bytes: tuple[int | None, int | None] = (None, None)
-    """Peak of private memory."""
     steps: tuple[int, int] = (0, 0)
     examples: tuple[int, int] = (0, 0)
     last_loss: tuple[float | None, float | None] = (None, None)
     same_training: bool | None = None
     training: str = ""
-    """The comparison of the trainings, or how they differ."""
+    """How the trainings were compared, or differ."""
     left_s: float | None = None
-    """Estimated time until the answer is known."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -114,12 +107,12 @@ class Trial:
 
 
 def loss_difference(first: LaneState, second: LaneState) -> LossDifference | None:
-    """Return how far losses at the same step are apart. `None` without common steps."""
-    one, other = (
+    """Return the difference of losses at the same steps. `None` without common steps."""
+    points, other_points = (
         [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
         for lane in (first, second)
     )
-    few, many = sorted((one, other), key=len)
+    few, many = sorted((points, other_points), key=len)
     steps = [step for step, _ in many]
     distances = [
         _distance(loss, many, steps, step) for step, loss in few if steps and steps[0] <= step <= steps[-1]
@@ -129,7 +122,7 @@ def loss_difference(first: LaneState, second: LaneState) -> LossDifference | Non
     blocks = min(BLOCKS, len(distances))
     length = len(distances) // blocks
     means = [statistics.fmean(distances[block * length : (block + 1) * length]) for block in range(blocks)]
-    scatter = math.hypot(*(loss_scatter(tuple(points)) for points in (one, other)))
+    scatter = loss_scatter(tuple(many)) * 2**0.5  # of a difference; few points contain more of the course
     return LossDifference(
         size=math.sqrt(statistics.fmean(mean**2 for mean in means)),
         error=scatter / math.sqrt(length) if blocks == BLOCKS else 0.0,
@@ -138,7 +131,7 @@ def loss_difference(first: LaneState, second: LaneState) -> LossDifference | Non
 
 
 def _distance(loss: float, points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
-    """Return how far a loss is outside of the losses around its step: Keras resets its mean in each epoch."""
+    """Return how far a loss is outside the losses around its step. Keras resets the mean in each epoch."""
     index = bisect.bisect_left(steps, step)
     around = [points[index][1]] if steps[index] == step else [points[index - 1][1], points[index][1]]
     return loss - min(max(loss, min(around)), max(around))
@@ -148,7 +141,7 @@ def compare_training(first: LaneState, second: LaneState, lengths: Lengths, agai
     """Return whether two lanes train the same.
 
     Args:
-        first: The lane with the script as it is.
+        first: The lane without the change.
         second: The lane with the change.
         lengths: The length of each lane's first `fit`.
         again: Further runs of both.
@@ -166,15 +159,17 @@ def compare_training(first: LaneState, second: LaneState, lengths: Lengths, agai
             return Training(None, "the script reports no loss, so only steps and examples are compared")
         return Training(None, "no losses at the same steps to compare", differs=True)
     size, error, loss = (
-        statistics.fmean(getattr(one, name) for one in differences) for name in ("size", "error", "loss")
+        statistics.fmean(getattr(difference, name) for difference in differences)
+        for name in ("size", "error", "loss")
     )
-    by_seeds = [one.size for one in _differences(itertools.combinations(as_it_is, 2))]
-    explained, by = error, "their scatter explains"
+    by_seeds = [difference.size for difference in _differences(itertools.combinations(as_it_is, 2))]
+    explained, by, least = error, "their scatter explains", 0.0
     if by_seeds:
         explained = statistics.fmean(by_seeds)
         by = f"{len(as_it_is)} runs of the script as it is differ by"
+        least = min(error, SMALL * loss)  # runs that report losses of the same steps can differ by 0
     figures = f"losses at the same step differ by {units.loss(size)}, {by} {units.loss(explained)}"
-    if size <= max(TOO_FAR * explained, SMALL * loss):
+    if size <= max(TOO_FAR * max(explained, least), SMALL * loss):
         return Training(True, f"same steps and examples; {figures}")
     if any(lane.script.resolved.get("seed", "none") == "none" for lane in (first, second)):
         return Training(False if by_seeds else None, figures, differs=True, unclear=not by_seeds)
@@ -183,14 +178,12 @@ def compare_training(first: LaneState, second: LaneState, lengths: Lengths, agai
 
 
 def _differences(pairs: Iterable[tuple[LaneState, LaneState]]) -> Iterator[LossDifference]:
-    """Yield the differences that are known."""
-    for one, other in pairs:
-        if (difference := loss_difference(one, other)) is not None:
+    for lane, other in pairs:
+        if (difference := loss_difference(lane, other)) is not None:
             yield difference
 
 
 def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
-    """Return how the numbers of examples and steps of two lanes differ, or ""."""
     (epochs, batches), (other_epochs, other_batches) = (
         lengths.get(lane.spec.name, (0, None)) for lane in (first, second)
     )
@@ -203,14 +196,14 @@ def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
     if epochs and other_epochs and epochs != other_epochs:
         return f"{other_epochs} instead of {units.several(epochs, 'epoch')}"
     amounts = [(noun, getattr(first.totals, noun), getattr(second.totals, noun)) for noun in ("steps", "examples")]
-    for noun, one, other in amounts if both else ():
-        if one and other and not _alike(one, other):
-            return f"{units.count(other)} instead of {units.count(one)} {noun}"
+    for noun, amount, other in amounts if both else ():
+        if amount and other and not _alike(amount, other):
+            return f"{units.count(other)} instead of {units.count(amount)} {noun}"
     return ""
 
 
-def _alike(one: float, other: float, more: float = 0.0) -> bool:
-    return abs(one - other) <= (TOLERANCE + more) * max(one, other)
+def _alike(value: float, other: float, more: float = 0.0) -> bool:
+    return abs(value - other) <= (TOLERANCE + more) * max(value, other)
 
 
 def _number(value: float) -> str:
@@ -218,12 +211,12 @@ def _number(value: float) -> str:
 
 
 def ended(lane: LaneState) -> bool:
-    """Return whether a lane's script ended by itself."""
+    """Return whether a lane's script ended without a request."""
     return lane.phase == DONE and lane.end.requested is None
 
 
 def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs = ((), ())) -> tuple[Trial, bool]:
-    """Return the answer, and whether it needs another run of the script as it is."""
+    """Return the answer, and whether another run of the script as it is would decide."""
     first, second = analysis.snapshot.lanes
     alone = again if again[1] else ((first,), (second,))
     views = analysis.snapshot.race.views.values()
@@ -260,21 +253,18 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
 
 
 def _start_s(lane: LaneState) -> float | None:
-    """Return the time from the start of the command to the first step."""
     account = account_of(lane)
     return sum(account.groups.get(group, 0.0) for group in (START, BEFORE)) if account is not None else None
 
 
 def _run_s(lane: LaneState) -> float | None:
-    """Return the time of a whole run without suspensions, if it ended by itself."""
     account = account_of(lane) if ended(lane) else None
     return account.wall_s - account.groups.get(SUSPENDED, 0.0) if account is not None else None
 
 
 def _run_factor(again: Runs) -> Estimate | None:
-    """Return how much sooner runs with the change end, with the interval of the mean of their pairs."""
-    pairs = [(_run_s(one), _run_s(other)) for one, other in zip(*again, strict=False)]
-    center = trimmed([math.log(one / other) for one, other in pairs if one and other], few=True)
+    pairs = [(_run_s(first_run), _run_s(other)) for first_run, other in zip(*again, strict=False)]
+    center = trimmed([math.log(first_s / other) for first_s, other in pairs if first_s and other], few=True)
     return exponential(center.estimate()) if center is not None else None
 
 
@@ -284,21 +274,21 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _pair(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    one, other = values
-    return one, other
+    first, second = values
+    return first, second
 
 
 def _peaks(first: LaneState, second: LaneState) -> tuple[int | None, int | None]:
-    one, other = (known(lane.tree.peak_private_bytes) for lane in (first, second))
-    return None if one is None else int(one), None if other is None else int(other)
+    peak, other_peak = (known(lane.tree.peak_private_bytes) for lane in (first, second))
+    return None if peak is None else int(peak), None if other_peak is None else int(other_peak)
 
 
 def _failed(trial: Trial, lane: LaneState, *, changed: bool) -> Trial:
     why = lane.trouble.message if lane.trouble is not None else "no reason is known"
-    after = f" after {units.several(lane.totals.steps, 'step')}" if lane.totals.steps else ""
+    when = f" after {units.several(lane.totals.steps, 'step')}" if lane.totals.steps else ""
     if changed:
-        return _answered(trial, REFUSE, f"it fails{after}: {why}")
-    return _answered(trial, NO_TRIAL, f"the script fails{after} without the change: {why}")
+        return _answered(trial, REFUSE, f"it fails{when}: {why}")
+    return _answered(trial, NO_TRIAL, f"the script fails{when} without the change: {why}")
 
 
 def _answered(trial: Trial, answer: Answer, reason: str) -> Trial:
@@ -306,18 +296,15 @@ def _answered(trial: Trial, answer: Answer, reason: str) -> Trial:
 
 
 def _steps_factor(analysis: Analysis) -> Estimate | None:
-    """Return the speed of the second lane over the first one's."""
     if not analysis.verdict.ranking:
         return None
     rank = analysis.verdict.ranking[0]
-    if rank.lane == analysis.snapshot.lanes[1].spec.name:
+    if rank.id == analysis.snapshot.lanes[1].spec.id:
         return rank.ratio
-    one = rank.ratio
-    return replace(one, value=1 / one.value, low=1 / one.high, high=1 / one.low)
+    return rank.ratio.inverse
 
 
 def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
-    """Return the answer of two lanes that train the same, or may do so."""
     margin = analysis.snapshot.race.margin
     steps, run = trial.steps_factor, trial.run_factor
     kind = _kind(steps, margin)
@@ -344,26 +331,31 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
         runs = math.ceil(run.pairs * width**2)
         left_s = runs * sum(filter(None, trial.run_s)) if runs <= MOST_RUNS else None
         longer = f"with --runs {runs}"
-    more = f"about {units.about(left_s)} {longer} would tell" if left_s else "a longer training would tell"
+    more = (
+        f"about {units.about(left_s)} {longer} would settle it" if left_s else "a longer training would settle it"
+    )
     if once:
-        more = "more runs of each side would tell (--runs, without a screen)"
+        more = "more runs of each side would settle it (--runs, without a screen)"
     return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
 
 
 def _contradicted(steps: str, trial: Trial) -> bool:
-    """Return whether whole runs that ran once went the other way than the steps."""
-    one, other = trial.run_s
-    if trial.run_factor is not None or not one or not other:
+    """Return whether the times of single runs contradict the speed of the steps."""
+    unchanged_s, changed_s = trial.run_s
+    if trial.run_factor is not None or not unchanged_s or not changed_s:
         return False
-    return one / other > 1 + NO_GAIN if steps == "slower" else steps == "faster" and other / one > 1 + NO_GAIN
+    return (
+        unchanged_s / changed_s > 1 + NO_GAIN
+        if steps == "slower"
+        else steps == "faster" and changed_s / unchanged_s > 1 + NO_GAIN
+    )
 
 
 def _gain_left(trial: Trial) -> float:
-    """Return how much faster the whole run may be."""
     if trial.run_factor is not None:
         return trial.run_factor.high - 1
-    one, other = trial.run_s
-    return math.exp(abs(math.log(one / other))) - 1 if one and other else 0.0
+    unchanged_s, changed_s = trial.run_s
+    return math.exp(abs(math.log(unchanged_s / changed_s))) - 1 if unchanged_s and changed_s else 0.0
 
 
 def _kind(factor: Estimate | None, margin: float) -> str:

@@ -1,7 +1,7 @@
 """Tuning of a running lane: the next trial, its gain, and whether to keep it.
 
-The lane trains under the old and the new settings in turn. The interval of the gain spends its error over the
-largest number of pairs, and a part of it on each possible change.
+The lane trains under the old and the new settings in turn. The error of the gain's interval is divided among
+all tests and possible changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tfmon.model.session import Snapshot
 LOOKS = (6, 12, 18)
 """Pairs after which the gain is tested."""
 LOOKS_RESTARTING = (6, 12)
-"""If every change needs a new process."""
+"""The same if changes need new processes."""
 CLEAR = 0.05
 """Gain or loss that decides before the last test."""
 WORTH = 0.01
@@ -57,23 +57,25 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     if result is None or state is None:
         return result
     tried = [
-        one
-        for one in (state.present if not state.over else ())
-        if one.outcome == KEPT or _not_kept(one) or (one.gain is not None and one.gain.high < 1 - CLEAR)
+        attempt
+        for attempt in (state.present if not state.over else ())
+        if attempt.outcome == KEPT
+        or _not_kept(attempt)
+        or (attempt.gain is not None and attempt.gain.high < 1 - CLEAR)
     ]
     latest = (change for change in reversed(state.changes) if change.of_lane.lane == lane.spec.name)
-    tried += itertools.takewhile(lambda one: one.outcome != KEPT, latest)
+    tried += itertools.takewhile(lambda attempt: attempt.outcome != KEPT, latest)
     causes = []
     for cause in result.causes:
-        attempt = next((one for one in tried if one.settings == {cause.knob: cause.value}), None)
+        attempt = next((trial for trial in tried if trial.settings == {cause.knob: cause.value}), None)
         if attempt is None or cause.count:
             causes.append(cause if attempt is None else replace(cause, effect=attempt_text(attempt)))
     return replace(result, causes=tuple(causes))
 
 
 def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesState:
-    """Return a tuning of a lane. Raises ExperimentError if it has ended, or no knob can help."""
-    lane = next((one for one in snapshot.lanes if one.spec.name == name), None)
+    """Return a tuning of a lane. Raises ExperimentError if the lane has ended or no knob helps."""
+    lane = next((lane for lane in snapshot.lanes if lane.spec.name == name), None)
     if lane is None:
         raise ExperimentError(f"there is no lane {name} in this race")
     if lane.over:
@@ -92,9 +94,9 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesSta
 
 
 def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState | None]:
-    """Return the last change in effect; for tuning also the state without it.
+    """Return the last change in effect, and for a tuning the state without it.
 
-    Undone changes are removed, so that repeated undo works. Raises ExperimentError.
+    Undone changes are skipped, so that undo can be repeated. Raises ExperimentError.
     """
     if any(lane.changes.requested for lane in snapshot.lanes):
         raise ExperimentError("a change is not in effect yet: undo it then")
@@ -105,12 +107,16 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
             made.pop()
         else:
             made.append(changes)
-    if not made or any(snapshot.lane(one.lane).settings.get(one.knob) != one.after for one in made[-1]):
+    if not made or any(
+        snapshot.lane(change.lane).settings.get(change.knob) != change.after for change in made[-1]
+    ):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
     state = snapshot.tuned
     undone = [
-        replace(one, outcome=UNDONE) if one.outcome == KEPT and _changes_of(one) == made[-1] else one
-        for one in (state.attempts if state is not None else ())
+        replace(attempt, outcome=UNDONE)
+        if attempt.outcome == KEPT and _changes_of(attempt) == made[-1]
+        else attempt
+        for attempt in (state.attempts if state is not None else ())
     ]
     if state is None or tuple(undone) == state.attempts:
         return made[-1], None
@@ -149,7 +155,7 @@ def tuning_of(lane: str, attempts: Sequence[Attempt] = (), *, everything: bool =
 def plan_attempt(
     snapshot: Snapshot, name: str, cause: Cause, bottleneck: str, choices: int = 1, number: int = 0
 ) -> Attempt:
-    """Return the attempt with a cause's remedy."""
+    """Return the attempt that tries a cause's remedy."""
     lane = snapshot.lane(name)
     assert cause.knob is not None and cause.value is not None
     change = Change(
@@ -166,7 +172,7 @@ def plan_attempt(
 
 
 def changed_work(lane: LaneState, knob: str) -> str:
-    """Return how a knob changes the work besides its speed."""
+    """Return how a knob changes the training, or ""."""
     if not lane.script.command:
         return ""
     if knob == STEPS_PER_EXECUTION.name and SEES_BATCHES in lane.script.step_traits:
@@ -188,7 +194,7 @@ def _looks_at(attempt: Attempt) -> tuple[int, ...]:
 
 
 def decide(attempt: Attempt) -> str:
-    """Return `kept` or `reverted`, or "" to go on."""
+    """Return `kept` or `reverted`, or "" to continue."""
     looks = _looks_at(attempt)
     pairs, result = len(attempt.pairs), gain_of(attempt)
     last = pairs >= looks[-1]
@@ -211,7 +217,7 @@ class Best:
     settings: dict[str, KnobValue]
     code: tuple[str, ...]
     speed_up: Estimate | None
-    """If measured directly."""
+    """The gain of all settings, if measured."""
 
 
 def best_of(state: SeriesState) -> Best:
@@ -220,7 +226,7 @@ def best_of(state: SeriesState) -> Best:
     settings = {knob: value for attempt in kept for knob, value in attempt.settings.items()}
     code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
     whole = kept[0] if len(kept) == 1 else state.whole
-    if whole is None or whole.outcome != KEPT or {**whole.of_lane.before, **settings} != whole.after:
+    if whole is None or whole.outcome != KEPT or {**whole.of_lane.before, **settings} != whole.settings_after:
         return Best(settings, code, None)
     return Best(settings, code, whole.gain)
 
@@ -234,14 +240,14 @@ def news(snapshot: Snapshot) -> str:
     state = snapshot.tuned
     if state is None or snapshot.experiment is not state:
         return ""
-    lane = next((one for one in snapshot.lanes if one.spec.name == state.lane), None)
+    lane = next((lane for lane in snapshot.lanes if lane.spec.name == state.lane), None)
     if lane is None:
         return ""
     attempt = state.latest
     lead = f"{lane.spec.id}: " if len(snapshot.lanes) > 1 else ""
     if attempt is None:
         return f"{lead}{state.ended}" if state.over else f"{lead}measuring what limits it"
-    settings = attempt.after if attempt.outcome == KEPT else attempt.of_lane.before
+    settings = attempt.settings_after if attempt.outcome == KEPT else attempt.of_lane.before
     in_effect = all(lane.settings.get(knob) == settings[knob] for knob in attempt.settings)
     if state.over and not (in_effect and lane.spec.name == attempt.of_lane.lane):
         return ""
@@ -251,25 +257,27 @@ def news(snapshot: Snapshot) -> str:
 
 
 def change_text(attempt: Attempt) -> str:
-    """Return such as "prefetch auto"."""
+    """Return text such as "prefetch auto"."""
     return " · ".join(setting_text(knob, value) for knob, value in attempt.settings.items())
 
 
 def gain_text(estimate: Estimate) -> str:
-    """Return such as "+38 % (CI 31 to 44)" or "5.1× (CI 4.9 to 5.3)"."""
+    """Return text such as "+38 % (CI 31 to 44)"."""
     gain, interval = gain_texts(estimate)
     return f"{gain} (CI {interval})"
 
 
 def gain_texts(estimate: Estimate) -> tuple[str, str]:
-    """Return a gain and its interval."""
+    """Return the texts of a gain and its interval."""
     if estimate.value >= 2 or 0 < estimate.value < 0.5:
         slower = " slower" if estimate.value < 1 else ""
         ratio = estimate.inverse if slower else estimate
         factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
         return f"{factor}{slower}", interval
     digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
-    value, low, high = (f"{100 * (one - 1):+.{digits}f}" for one in (estimate.value, estimate.low, estimate.high))
+    value, low, high = (
+        f"{100 * (factor - 1):+.{digits}f}" for factor in (estimate.value, estimate.low, estimate.high)
+    )
     return f"{value} %", f"{low} to {high}"
 
 
@@ -286,7 +294,7 @@ def _not_kept(attempt: Attempt) -> str:
 
 
 def attempt_text(attempt: Attempt) -> str:
-    """Return a trial or its result."""
+    """Return a trial or the result as text."""
     change, gain = change_text(attempt), attempt.gain
     if attempt.outcome == "":
         return f"trying {change}: {_measured_text(attempt)}"
@@ -316,27 +324,29 @@ def _measured_text(attempt: Attempt) -> str:
 def answer_text(state: SeriesState) -> str:
     """Return the final settings and their gain."""
     best, yet = best_of(state), "" if state.over else " yet"
-    undone = [f"{change_text(one)} was undone" for one in state.present if one.outcome == UNDONE]
-    others = [
-        f"{change_text(one)}: {gain_text(one.gain)}, {_not_kept(one)}"
-        for one in state.present
-        if one.gain is not None and _not_kept(one)
+    undone = [f"{change_text(attempt)} was undone" for attempt in state.present if attempt.outcome == UNDONE]
+    not_kept = [
+        f"{change_text(attempt)}: {gain_text(attempt.gain)}, {_not_kept(attempt)}"
+        for attempt in state.present
+        if attempt.gain is not None and _not_kept(attempt)
     ]
-    head = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
+    label = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
     if not state.present:
         result = f"nothing was tried{yet}"
     elif best.settings:
         gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-        result = f"{head}: {settings_text(best.settings)}{gained}"
+        result = f"{label}: {settings_text(best.settings)}{gained}"
     elif undone:
         result = "the settings it began with"
     elif measured(state):
-        result = f"{head}: the settings it began with"
+        result = f"{label}: the settings it began with"
     else:
         result = "no change was measured to the end" if state.over else "no change is measured yet"
-    return "; ".join([result, *undone, *others])
+    return "; ".join([result, *undone, *not_kept])
 
 
 def measured(state: SeriesState) -> bool:
     """Return whether any change was decided."""
-    return any(one.gain is not None and one.outcome in (KEPT, REVERTED, UNDONE) for one in state.present)
+    return any(
+        attempt.gain is not None and attempt.outcome in (KEPT, REVERTED, UNDONE) for attempt in state.present
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tfmon import units
@@ -42,17 +43,18 @@ from tfmon.model.lane_relations import also_differing, collisions
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
+from tfmon.model.series import Pair
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import concurrent_slices
 
 CONTENDED = "contended: all train at once and share the cores"
 TAKE_TURNS = " (t: take turns)"
 
-VerdictKind = Literal["", "faster", "same", "not known yet", "too close to call"]
+VerdictKind = Literal["faster", "same", "not known yet", "too close to call"]
 FASTER: VerdictKind = "faster"
 """The interval of the lead excludes 1."""
 SAME: VerdictKind = "same"
-"""It includes 1, and lies within the margin."""
+"""The interval includes 1, and is within the margin."""
 NOT_YET: VerdictKind = "not known yet"
 TOO_CLOSE: VerdictKind = "too close to call"
 KIND_TEXTS: dict[IntervalKind, str] = {
@@ -66,54 +68,69 @@ KIND_TEXTS: dict[IntervalKind, str] = {
 class Rank:
     """A lane's throughput over the slowest lane's."""
 
+    id: str
     lane: str
     ratio: Estimate
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The faster lane, or why it is not known."""
+    """Which lane is faster, or why that is unknown.
 
-    text: str
-    short: str = ""
-    """With the lanes' ids, or of one lane its worst fault."""
+    `summarise` adds `text` and the last four fields.
+    """
+
+    kind: VerdictKind | None = None
+    winner_id: str | None = None
+    """Set if the interval of the lead is above 1."""
     winner: str | None = None
-    """If the interval of its lead is above 1."""
-    slowest: str | None = None
     ratio: float | None = None
     """Fastest lane over slowest."""
-    interval: Estimate | None = None
-    at_least: float | None = None
-    """Lower bound of the ratio, from a running step."""
-    ranking: tuple[Rank, ...] = ()
-    """Without the slowest, the fastest first. Empty in a concurrent race."""
-    ranked: tuple[str, ...] = ()
+    ratio_ci95: tuple[float, float] | None = None
+    pairs: int | None = None
+    interval_kind: IntervalKind | None = None
+    text: str = ""
+    """The answer with its limits."""
+    answer: str
+    """The answer without the limits."""
     note: str = ""
-    looks: Looks = AT_THE_END
-    kind: VerdictKind = ""
-    left_s: float | None = None
-    """Time until there is an answer."""
-    also: tuple[str, ...] = ()
-    """Other knobs in which the lanes differ."""
-    machines: tuple[MachineDifference, ...] = ()
+    ranked: tuple[str, ...] = ()
+    ranking: tuple[Rank, ...] = ()
+    """All lanes without the slowest. Empty in a concurrent race."""
+    also_differs: tuple[str, ...] = ()
+    machines_differ: tuple[MachineDifference, ...] = ()
     scaling: tuple[Scaling, ...] = ()
-    """If the lanes differ only in the number of devices."""
+    """Set if lanes differ only in their devices."""
+    margin: float = 0.0
+    left_s: float | None = None
+    at_least: float | None = None
+    cpu_time_ratio: float | None = None
+    contention: str = ""
+    earlier: str | None = None
+    """The last verdict, if the final settings have none."""
+    finish: tuple[str, ...] = ()
+    short: str = field(default="", compare=False, metadata={"json": False})
+    """The answer with the lanes' ids, or the worst fault of a single lane."""
+    slowest_id: str | None = field(default=None, compare=False, metadata={"json": False})
+    looks: Looks = field(default=AT_THE_END, compare=False, metadata={"json": False})
 
     @property
-    def interval_kind(self) -> IntervalKind | None:
-        """Use of the interval."""
-        return self.interval.kind if self.interval is not None else None
+    def interval(self) -> Estimate | None:
+        """`ratio` with its interval."""
+        if self.ratio is None or self.ratio_ci95 is None or self.pairs is None or self.interval_kind is None:
+            return None
+        return Estimate(self.ratio, *self.ratio_ci95, self.pairs, self.interval_kind)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
-    """Compare the lanes by examples/s in steady state since their last knob changes.
-
-    `throughputs` has known throughputs by lane.
-    """
-    result = _find_verdict(snapshot, throughputs)
+    """Compare the lanes by examples/s in steady state since the last knob changes, reusing `throughputs`."""
+    result = replace(_find_verdict(snapshot, throughputs), margin=snapshot.race.margin)
     notes = [
         *went_on_notes(snapshot.lanes),
-        *(one.text for one in collisions(snapshot.lanes, snapshot.race.views)[:1]),
+        *(collision.text for collision in collisions(snapshot.lanes, snapshot.race.views)[:1]),
         *concern_notes(snapshot),
         *resolved_notes(snapshot),
         *others_notes(snapshot),
@@ -127,11 +144,11 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     silent = [hangs(lane, snapshot.at_ns) for lane in hung(snapshot)]
     return replace(
         result,
-        text=result.text + differs,
+        answer=result.answer + differs,
         short=result.short + differs,
         note="; ".join(filter(None, (*silent, *(machine.text for machine in machines), *notes))),
-        also=also,
-        machines=machines,
+        also_differs=also,
+        machines_differ=machines,
     )
 
 
@@ -141,7 +158,8 @@ def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | No
     if len(snapshot.lanes) == 1:
         lane = snapshot.lanes[0]
         loss = loss_text(lane, find_bottleneck(snapshot, lane))
-        return Verdict(trained_text(snapshot, lane, loss), trained_text(snapshot, lane, loss, brief=True))
+        brief = trained_text(snapshot, lane, loss, brief=True)
+        return Verdict(answer=trained_text(snapshot, lane, loss), short=brief)
     if len(lanes) >= 2:
         return _compared(snapshot, lanes, throughputs)
     trained = [lane for lane in snapshot.lanes if lane.phase != ABSENT and lane.steady.examples_per_s is not None]
@@ -151,10 +169,10 @@ def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | No
         how = "hung" if lost in silent else "failed"
         clock = units.clock((_lost_ns(lost) - (snapshot.race.started_ns or 0)) / 1e9)
         until = f"; until {clock}, when {lost.title} {how}"
-        return replace(result, text=result.text + until, short=result.short + until, left_s=None)
+        return replace(result, answer=result.answer + until, short=result.short + until, left_s=None)
     if silent:
-        return Verdict(f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
-    return Verdict(f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
+        return Verdict(answer=f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
+    return Verdict(answer=f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
 
 
 def _lost_ns(lane: LaneState) -> int:
@@ -165,46 +183,53 @@ Compared = Sequence[tuple[LaneState, Throughput]]
 
 
 def _settled(lanes: Sequence[LaneState]) -> bool:
-    """Return whether the lanes have trained together for the last time."""
     return sum(not lane.over for lane in lanes) < 2
 
 
 def _compared(
     snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mapping[str, Throughput] | None
 ) -> Verdict:
-    """Compare slices, or in a concurrent race the stretches in which all trained: a lane alone is faster."""
+    """In a concurrent race, compare only stretches in which all lanes trained: a lane alone is faster."""
     race, over = snapshot.race, _settled(lanes)
     no_verdict = "no verdict" if over else "no verdict yet"
     if phases := unlike_phases(lanes):
-        return Verdict(f"{no_verdict}: {phases}")
+        return Verdict(answer=f"{no_verdict}: {phases}")
     running, at_least = unfinished(lanes, snapshot.at_ns)
     if any(lane.steady.examples_per_s is None for lane in lanes):
         waiting = any(not lane.over for lane in lanes)
         nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        return Verdict(running or nothing, at_least=at_least)
+        return Verdict(answer=running or nothing, at_least=at_least)
     together = race.mode == CONCURRENT
     length_ns, stretches = concurrent_slices([lane.measurements for lane in lanes]) if together else (0, [])
     if together:
-        known = list(map(Throughput.of, stretches))
+        known = list(map(Throughput.from_slices, stretches))
     else:
-        known = [throughputs[lane.spec.name] if throughputs else Throughput.of(lane.slices) for lane in lanes]
+        known = [
+            throughputs[lane.spec.name] if throughputs else Throughput.from_slices(lane.slices) for lane in lanes
+        ]
     if result := _judged(snapshot, list(zip(lanes, known, strict=True))):
         return result
     least, stopped = least_rounds(race, over=over), over and not ended_itself(lanes)
     if together:
         trained_s, least_s = (count * length_ns / 1e9 for count in (len(stretches[0]), least))
         more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if stopped and trained_s < least_s else ""
-        return Verdict(f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}")
+        return Verdict(
+            answer=f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
+        )
     rounds = len(set.intersection(*({part.round for part in lane.slices} for lane in lanes)))
     if rounds >= least:
-        return Verdict(f"{no_verdict}: the {rounds} rounds so far scatter too much")
+        return Verdict(answer=f"{no_verdict}: the {rounds} rounds so far scatter too much")
     more = more_rounds(snapshot, lanes, least - rounds) if stopped else ""
     phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
-    return Verdict((running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
+    return Verdict(answer=(running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
 
 
 def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
-    race, slices, together = snapshot.race, [one.slices for _, one in compared], snapshot.race.mode == CONCURRENT
+    race, slices, together = (
+        snapshot.race,
+        [throughput.slices for _, throughput in compared],
+        snapshot.race.mode == CONCURRENT,
+    )
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
@@ -215,28 +240,34 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
 
     by_name = {lane.spec.name: throughput for lane, throughput in compared}
 
-    def compared_with(one: LaneState, other: LaneState) -> LogRatio | None:
-        first, second = by_name[one.spec.name].logs, by_name[other.spec.name].logs
-        apart = snapshot.machine_key(one) != snapshot.machine_key(other)
-        return statistics.compare(first, second, race.between, in_turns=not together, apart=apart)
+    @functools.cache
+    def pairs_of(lane: str, other: str) -> Sequence[Pair]:
+        return statistics.pairs_of(by_name[lane].slices, by_name[other].slices)
 
-    def ratio(one: LaneState, other: LaneState) -> Estimate | None:
-        result = compared_with(one, other)
+    def compared_with(lane: LaneState, other: LaneState) -> LogRatio | None:
+        pairs = pairs_of(lane.spec.name, other.spec.name)
+        two_machines = snapshot.machine_key(lane) != snapshot.machine_key(other)
+        return statistics.compare(pairs, race.between, in_turns=not together, two_machines=two_machines)
+
+    def ratio(lane: LaneState, other: LaneState) -> Estimate | None:
+        result = compared_with(lane, other)
         return result.estimate(looks) if result is not None else None
 
     lanes = sorted(compared, key=pace, reverse=True)
     (fastest, _), (next_fastest, _), (slowest, _) = lanes[0], lanes[1], lanes[-1]
-    over_slowest = [compared_with(one, slowest) for one, _ in lanes[:-1]]
+    over_slowest = [compared_with(lane, slowest) for lane, _ in lanes[:-1]]
     lead = over_slowest[0] if len(lanes) == 2 else compared_with(fastest, next_fastest)
     shown = lead.estimate(looks) if lead is not None else None
-    known = [(one, found, estimate) for (one, _), found in zip(lanes, over_slowest, strict=False)
-             if found is not None and (estimate := found.estimate(looks)) is not None]  # fmt: skip
+    known = [(lane, result, estimate) for (lane, _), result in zip(lanes, over_slowest, strict=False)
+             if result is not None and (estimate := result.estimate(looks)) is not None]  # fmt: skip
     if lead is None or shown is None or len(known) < len(over_slowest):
         return None
-    ranking = tuple(Rank(one.spec.name, estimate) for one, _, estimate in known)
+    ranking = tuple(Rank(lane.spec.id, lane.title, estimate) for lane, _, estimate in known)
     # `until_ci` waits for the widest interval.
     awaited = (
-        lead if race.until_ci is None else max((found for _, found, _ in known), key=lambda one: one.reach(looks))
+        lead
+        if race.until_ci is None
+        else max((result for _, result, _ in known), key=lambda result: result.reach(looks))
     )
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     if left_s is not None and not over:
@@ -264,14 +295,27 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
             CONTENDED + ("" if snapshot.over else TAKE_TURNS) if snapshot.machines < len(snapshot.lanes) else ""
         )
     else:
-        limits = note(snapshot, lanes, undecided=not lost and kind in (NOT_YET, TOO_CLOSE))
+        limits = note(
+            snapshot,
+            lanes,
+            pairs_of(fastest.spec.name, slowest.spec.name),
+            undecided=not lost and kind in (NOT_YET, TOO_CLOSE),
+        )
     several = len(lanes) > 2 and not together
+    factor, interval = units.ratio_in(shown.value, shown.low, shown.high)
+    measured = {"factor": factor, "interval": f"95 % CI {interval}, {shown.pairs} pairs"}
+    names = (snapshot.called(fastest), snapshot.called(other)), (fastest.spec.id, other.spec.id)
+    answer, short = (text.format(first=first, second=second, **measured) for first, second in names)
     judged = Verdict(
-        *_named(snapshot, text, fastest, other, shown),
-        winner=fastest.spec.name if kind == FASTER else None,
-        slowest=slowest.spec.name,
+        answer=answer,
+        short=short,
+        winner_id=fastest.spec.id if kind == FASTER else None,
+        winner=fastest.title if kind == FASTER else None,
+        slowest_id=slowest.spec.id,
         ratio=best.value,
-        interval=best,
+        ratio_ci95=(best.low, best.high),
+        pairs=best.pairs,
+        interval_kind=best.kind,
         ranking=() if together else ranking,
         ranked=_ranked([lane for lane, _ in lanes], ranking, ratio) if several else (),
         note=limits,
@@ -282,40 +326,26 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
     if not scaling:
         return judged
-    answer, brief = ("; ".join(one.text(_interval_words(one.ratio)[n]) for one in scaling) for n in (0, 1))
-    if judged.winner != scaling[-1].lane:  # if most devices win, the growth is the whole verdict
-        answer, brief = f"{judged.text}; {brief}", f"{judged.short}; {brief}"
-    return replace(judged, text=answer, short=brief, scaling=scaling)
+    answer = "; ".join(lane_scaling.text(f", {lane_scaling.ratio.pairs} pairs") for lane_scaling in scaling)
+    brief = "; ".join(lane_scaling.text() for lane_scaling in scaling)
+    if judged.winner_id != scaling[-1].lane:  # if most devices win, the growth is the whole verdict
+        answer, brief = f"{judged.answer}; {brief}", f"{judged.short}; {brief}"
+    return replace(judged, answer=answer, short=brief, scaling=scaling)
 
 
 def ahead(who: str, ratio: Estimate) -> str:
-    """Return such as `B 14× (13 to 15)`."""
+    """Return text such as "B 14× (13 to 15)"."""
     return "{} {} ({})".format(who, *units.ratio_in(ratio.value, ratio.low, ratio.high))
 
 
 def _ranked(lanes: Sequence[LaneState], ranking: Sequence[Rank], ratio: Ratio) -> tuple[str, ...]:
-    """Return each lane over the slowest, then pairs that differ in one knob."""
     ranks = [ahead(lane.spec.id, rank.ratio) for lane, rank in zip(lanes, ranking, strict=False)]
     parts = [f"{', '.join(ranks)} over {lanes[-1].spec.id}"]
-    for one, other in itertools.combinations(lanes, 2):
-        knobs = [knob for knob in one.differs or () if one.in_effect.get(knob) != other.in_effect.get(knob)]
-        result = ratio(one, other) if len(knobs) == 1 and one.spec.place == other.spec.place else None
+    for lane, other in itertools.combinations(lanes, 2):
+        knobs = [knob for knob in lane.differs or () if lane.in_effect.get(knob) != other.in_effect.get(knob)]
+        result = ratio(lane, other) if len(knobs) == 1 and lane.spec.place == other.spec.place else None
         if result is not None:
-            first, second = (show(lane.in_effect[knobs[0]]) for lane in (one, other))
-            who = f"{short_name(knobs[0])} {first} over {second}: {one.spec.id}/{other.spec.id}"
+            first, second = (show(side.in_effect[knobs[0]]) for side in (lane, other))
+            who = f"{short_name(knobs[0])} {first} over {second}: {lane.spec.id}/{other.spec.id}"
             parts.append(ahead(who, result))
     return tuple(parts)
-
-
-def _interval_words(ratio: Estimate) -> tuple[str, str]:
-    _, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    interval = f"95 % CI {interval}"
-    return f"{interval}, {ratio.pairs} pairs", interval
-
-
-def _named(snapshot: Snapshot, text: str, first: LaneState, second: LaneState, ratio: Estimate) -> tuple[str, str]:
-    factor, _ = units.ratio_in(ratio.value, ratio.low, ratio.high)
-    text = text.replace("{factor}", factor).replace("{interval}", _interval_words(ratio)[0])
-    titles, ids = (snapshot.called(first), snapshot.called(second)), (first.spec.id, second.spec.id)
-    full, short = (text.format(first=one, second=other) for one, other in (titles, ids))
-    return full, short

@@ -17,19 +17,20 @@ from tfmon.model.lane_relations import also_differing, contrast
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate, known
+from tfmon.model.series import Pair
 from tfmon.model.session import Snapshot
 
 FALLEN = 0.75
-"""Below this share of its highest, a GPU clock has fallen between slices."""
+"""Below this share of the highest, a GPU clock has fallen."""
 MANY_OUTLIERS = 0.1
 LATELY = 3
-"""This many outlying last pairs are another phase of a script."""
+"""Outlying last pairs that indicate another phase of a script."""
 _CONSTANT = {
     SWAPPING: ("this machine swaps", "{} swaps"),
     THROTTLED: ("the container's CPU quota is used up", "the CPU quota on {} is used up"),
     GPU_THROTTLED: ("the GPU is throttled", "the GPU of {} is throttled"),
 }
-"""On the monitor's own machine, and on a host."""
+"""Texts for the monitor's own machine, and for a host."""
 
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
@@ -38,46 +39,49 @@ def hung(snapshot: Snapshot) -> list[LaneState]:
 
 
 def hangs(lane: LaneState, now_ns: int) -> str:
-    """Return the text about a stalled lane."""
+    """Return text about a stalled lane."""
     silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
-    return f"{lane.title} hangs, has said nothing for {units.seconds(silent_s)}, and is out of the race"
+    return f"{lane.title} hangs, has sent nothing for {units.seconds(silent_s)}, and is out of the race"
 
 
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield the concerns of each of several lanes."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
         result = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
-        yield from (f"{lane.title}: {one.text}" for one in result if one.id not in ("waits", "loss_flat"))
+        yield from (
+            f"{lane.title}: {concern.text}" for concern in result if concern.id not in ("waits", "loss_flat")
+        )
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:
     """Return the phases of a script's lanes, if they differ."""
     now = {lane.script.places[-1] for lane in lanes if lane.script.places}
-    before = {place for lane in lanes for place in lane.script.places[:-1]}
+    before = {line for lane in lanes for line in lane.script.places[:-1]}
     if len(now) < 2 or not now & before:
         return ""
     where = ", ".join(f"{lane.spec.id} at {lane.script.places[-1]}" for lane in lanes if lane.script.places)
     return f"the lanes are in different phases of the script ({where})"
 
 
-def note(snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], *, undecided: bool) -> str:
-    """Return all limits of the figure."""
-    own = not any(lane.spec.host for lane, _ in lanes)
-    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, own=own)
-    return "; ".join(text for text in (took, *_notes(lanes), *_fallen_clocks(snapshot)) if text)
+def note(
+    snapshot: Snapshot, lanes: Sequence[tuple[LaneState, Throughput]], pairs: Sequence[Pair], *, undecided: bool
+) -> str:
+    """Return the limits of the figure. `pairs` compare the first lane with the last."""
+    local = not any(lane.spec.host for lane, _ in lanes)
+    took = contention([lanes[0][0].slices, lanes[-1][0].slices]).text(undecided=undecided, local=local)
+    return "; ".join(text for text in (took, *_notes(lanes, pairs), *_fallen_clocks(snapshot)) if text)
 
 
-def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
+def _notes(lanes: Sequence[tuple[LaneState, Throughput]], pairs: Sequence[Pair]) -> list[str]:
     notes = []
     for lane, throughput in lanes:
         if throughput.drift is not None:
             change = "sped up" if throughput.drift > 1 else "slowed"
             percent = 100 * abs(throughput.drift - 1)
             notes.append(f"{lane.title} {change} by {percent:.0f} % during this measurement")
-    (fastest, first), (_, last) = lanes[0], lanes[-1]
-    outliers = statistics.outliers(first.logs, last.logs)
+    (fastest, _), outliers = lanes[0], statistics.outliers(pairs)
     done = [sum(part.examples for part in throughput.slices) for lane, throughput in lanes if lane.script.command]
-    drifts = any(one.drift is not None and not lane.script.places for lane, one in lanes)
+    drifts = any(analysis.drift is not None and not lane.script.places for lane, analysis in lanes)
     changed = outliers[-LATELY:] == [True] * LATELY or drifts
     if done and max(done) > ALIKE * min(done) and changed:
         places = ", ".join(f"{lane.spec.id} after step {units.count(lane.totals.steps)}" for lane, _ in lanes)
@@ -85,21 +89,21 @@ def _notes(lanes: Sequence[tuple[LaneState, Throughput]]) -> list[str]:
     elif sum(outliers) > max(1, MANY_OUTLIERS * len(fastest.slices)):
         notes.append(f"{sum(outliers)} outlying pairs: something else disturbs the lanes")
     reasons = sorted({(reason, lane.spec.host) for lane, _ in lanes for reason in lane.measurements.constant})
-    unlike = [(lane.title, lane.process.unlike) for lane, _ in lanes]
-    notes += [f"{title} is disturbed: {', '.join(reasons)}" for title, reasons in unlike if reasons]
+    disturbances = [(lane.title, lane.process.unlike) for lane, _ in lanes]
+    notes += [f"{title} is disturbed: {', '.join(reasons)}" for title, reasons in disturbances if reasons]
     for reason, host in reasons:
-        own, remote = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
-        what = remote.format(host) if host else own
-        notes.append(f"{what} most of the time; the figures include that")
+        local, remote = _CONSTANT.get(reason, (reason, f"{reason} on {{}}"))
+        subject = remote.format(host) if host else local
+        notes.append(f"{subject} most of the time; the figures include that")
     return notes
 
 
 def _fallen_clocks(snapshot: Snapshot) -> list[str]:
     notes = []
-    for lane, gpu in ((one, gpu) for one in snapshot.lanes for gpu in snapshot.gpus_of(one)):
+    for lane, gpu in ((state, gpu) for state in snapshot.lanes for gpu in snapshot.gpus_of(state)):
         history = snapshot.place_of(lane).gpu_history.get(gpu.key, ())
-        # Before, the GPU has rested.
-        samples = [one for one in history if lane.slices and one.at_ns >= lane.slices[0].at_ns]
+        # An idle GPU has low clocks before the race.
+        samples = [sample for sample in history if lane.slices and sample.at_ns >= lane.slices[0].at_ns]
         clocks = [clock for clock in (known(sample.clocks.sm_clock_mhz) for sample in samples) if clock]
         if len(clocks) > 1 and min(clocks) < FALLEN * max(clocks):
             span = f"{min(clocks):.0f} to {max(clocks):.0f} MHz"
@@ -112,20 +116,19 @@ AUTO = 'jit_compile="auto" of Keras 3 compiles only where there is a GPU'
 EQUAL = {
     "xla": (AUTO, "--set xla=off"),
     "mixed_precision": ("some compute in 16 bits", "--set mixed_precision=off"),
-    "threads of an operation": ("TensorFlow uses other numbers of threads", "--set threads=4"),
-    "operations at a time": ("TensorFlow uses other numbers of threads", "--set inter_threads=4"),
+    "threads of an operation": ("TensorFlow uses different numbers of threads", "--set threads=4"),
+    "operations at a time": ("TensorFlow uses different numbers of threads", "--set inter_threads=4"),
     "TF32": (
-        "products of matrices are rounded otherwise",
+        "matrix products are rounded differently",
         "tf.config.experimental.enable_tensor_float_32_execution(False)",
     ),
     "op determinism": ("it also turns XLA off", "the same call in both"),
-    "TF_ENABLE_ONEDNN_OPTS": ("other kernels compute on the CPU", "the same value in both"),
+    "TF_ENABLE_ONEDNN_OPTS": ("the CPU uses different kernels", "the same value in both"),
 }
-"""Resolved values: why they differ, and how to make them equal."""
+"""Why resolved values differ, and how to make them equal."""
 
 
 _LEVERS = {"threads of an operation": "threads", "operations at a time": "inter_threads"}
-"""Levers that change resolved values."""
 
 
 def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
@@ -138,11 +141,13 @@ def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
         if _LEVERS.get(name) in started:
             continue
         values[name] = [lane.script.resolved.get(name, "?") for lane in snapshot.lanes]
-    if len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1:  # else see `machine_differences`
+    if (
+        len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1
+    ):  # else `machine_differences` reports versions
         for name in VERSIONS:
-            own = [lane.process.versions[name] or "?" for lane in snapshot.lanes]
-            if "?" not in own and len(set(own)) > 1:
-                yield f"{name} is {_where(snapshot.lanes, own)}"
+            versions = [lane.process.versions[name] or "?" for lane in snapshot.lanes]
+            if "?" not in versions and len(set(versions)) > 1:
+                yield f"{name} is {_where(snapshot.lanes, versions)}"
     for name, each in values.items():
         if "?" not in each and len(set(each)) > 1 and name in EQUAL:
             why, helps = EQUAL[name]
@@ -167,11 +172,11 @@ class MachineDifference:
 
     what: str
     values: tuple[tuple[str, str], ...]
-    """By host, "" for the monitor's own."""
+    """Values by host, "" for the monitor's own machine."""
 
     @property
     def text(self) -> str:
-        """Such as "cores: 2 here, 16 on gpu2"."""
+        """Text such as "cores: 2 here, 16 on gpu2"."""
         values = (f"{value} {f'on {host}' if host else HERE}" for host, value in self.values)
         return f"{self.what}: {', '.join(values)}"
 
@@ -218,7 +223,7 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """A lane's throughput over the lane with the fewest devices."""
+    """The throughput over the lane with the fewest devices."""
 
     lane: str
     devices: int
@@ -226,18 +231,18 @@ class Scaling:
     kind: str
     ratio: Estimate
     of_linear: float
-    """Over the ratio of devices."""
+    """`ratio` over the ratio of devices."""
 
-    def text(self, interval: str) -> str:
-        """Return such as "2 GPUs are 1.71× one (86 % of linear; 95 % CI 1.68 to 1.74)"."""
-        factor, _ = units.ratio_in(self.ratio.value, self.ratio.low, self.ratio.high)
+    def text(self, more: str = "") -> str:
+        """Return text such as "2 GPUs are 1.71× one (86 % of linear)"."""
+        factor, interval = units.ratio_in(self.ratio.value, self.ratio.low, self.ratio.high)
         fewer = _COUNTS[self.over] if self.over < len(_COUNTS) else str(self.over)
         linear = units.percent(100 * self.of_linear)
-        return f"{self.devices} {self.what} are {factor} {fewer} ({linear} of linear; {interval})"
+        return f"{self.devices} {self.what} are {factor} {fewer} ({linear} of linear; 95 % CI {interval}{more})"
 
     @property
     def what(self) -> str:
-        """Logical devices share the CPU's cores."""
+        """The devices. Logical CPUs share cores."""
         return "GPUs" if self.kind == "gpu" else "logical CPUs"
 
 
@@ -258,7 +263,7 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
     least, *more = ordered
     result = [(lane, ratio(lane, least)) for lane in more]
     return tuple(
-        scaling(lane.spec.name, (lane.spec.devices, least.spec.devices), lane.spec.kind, estimate)
+        scaling(lane.spec.id, (lane.spec.devices, least.spec.devices), lane.spec.kind, estimate)
         for lane, estimate in result
         if estimate is not None
     )

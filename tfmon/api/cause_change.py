@@ -1,7 +1,6 @@
-"""Applies the code that a cause proposes, if it is one certain edit of the cause's line.
+"""Applies the code that a cause proposes, if only one edit of the cause's line is possible.
 
-Such an edit leaves no choice: an argument is removed or added, a call is appended, or two calls change places. The
-try shows whether the script still trains the same.
+Such an edit removes or adds an argument, appends a call, or exchanges two calls.
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
 from tfmon.recordings import library
 from tfmon.recordings.results import read_recorded
 
-PLACE = re.compile(r"([^:]+):(\d+) `(.+?)`?$")
+POSITION = re.compile(r"([^:]+):(\d+) `(.+?)`?$")
 MOST_RUNS = 5
-"""Newest recordings in which a cause is searched."""
+"""Number of searched recordings."""
 MOST_FOLDERS = 2_000
 SKIPPED = (".", "site-packages", "__pycache__", "node_modules")
-"""Beginnings of folders without source files of the user."""
 Edit: TypeAlias = tuple[int, int, bytes]
 """Start, end and replacement."""
 
@@ -42,11 +40,13 @@ class Source:
         nodes = list(ast.walk(ast.parse(content)))
         self.calls = [node for node in nodes if isinstance(node, ast.Call)]
         self.values: dict[str, list[ast.expr | None]] = {}
-        """By name, everything that is assigned to it. `None` if it is bound in another way."""
+        """Assigned values by name. `None` stands for a binding without assignment."""
         self.previous: dict[ast.expr, ast.expr] = {}
-        """The value of an assignment, and that of the assignment before it to the same name."""
-        modules = [one for node in nodes if isinstance(node, ast.Import) for one in node.names]
-        self.tensorflow = next((one.asname or one.name for one in modules if one.name == "tensorflow"), "")
+        """The previous value of the same name, by assigned value."""
+        modules = [name for node in nodes if isinstance(node, ast.Import) for name in node.names]
+        self.tensorflow = next(
+            (imported.asname or imported.name for imported in modules if imported.name == "tensorflow"), ""
+        )
         lines = content.splitlines(keepends=True)
         self._starts = [0, *itertools.accumulate(map(len, lines))]
         assigned = {node.targets[0]: node.value for node in nodes if isinstance(node, ast.Assign)}
@@ -56,12 +56,13 @@ class Source:
             elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                 self.values.setdefault(node.id, []).append(assigned.get(node))
             for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-                for one, other in itertools.pairwise(block if isinstance(block, list) else ()):
-                    if isinstance(one, ast.Assign) and isinstance(other, ast.Assign):
-                        self.previous.update({other.value: one.value} if _target(one) == _target(other) else {})
+                for first, second in itertools.pairwise(block if isinstance(block, list) else ()):
+                    if isinstance(first, ast.Assign) and isinstance(second, ast.Assign):
+                        same = _target(first) == _target(second)
+                        self.previous.update({second.value: first.value} if same else {})
 
     def start(self, node: ast.expr) -> int:
-        """Return the index of the first byte of an expression."""
+        """Return the index of an expression's first byte."""
         return self._starts[node.lineno - 1] + node.col_offset
 
     def end(self, node: ast.expr | ast.keyword) -> int:
@@ -73,7 +74,7 @@ class Source:
         return self.content[self.start(node) : self.end(node)]
 
     def code(self, text: str) -> bytes:
-        """Return code with the file's name of TensorFlow; raises ValueError if it has none."""
+        """Return code with the file's name for TensorFlow; raises ValueError without an import."""
         if "tf." in text and not self.tensorflow:
             raise ValueError("TensorFlow is not imported")
         return text.replace("tf.", f"{self.tensorflow}.").encode()
@@ -89,15 +90,15 @@ def _target(node: ast.Assign) -> str:
 
 
 def _without(name: str, source: Source, call: ast.Call) -> Iterator[Edit]:
-    given = next((one for one in call.keywords if one.arg == name), None)
+    argument = next((keyword for keyword in call.keywords if keyword.arg == name), None)
     ends = [*map(source.end, call.args), *map(source.end, call.keywords)]
-    if given is not None and (before := [end for end in ends if end < source.end(given)]):
-        yield max(before), source.end(given), b""
+    if argument is not None and (before := [end for end in ends if end < source.end(argument)]):
+        yield max(before), source.end(argument), b""
 
 
 def _with(argument: str, source: Source, call: ast.Call) -> Iterator[Edit]:
     ends = [*map(source.end, call.args), *map(source.end, call.keywords)]
-    if ends and argument.partition("=")[0] not in [one.arg for one in call.keywords]:
+    if ends and argument.partition("=")[0] not in [keyword.arg for keyword in call.keywords]:
         yield max(ends), max(ends), b", " + source.code(argument)
 
 
@@ -122,32 +123,34 @@ def _larger_batches(source: Source, call: ast.Call) -> Iterator[Edit]:
 
 
 def _swapped(first: str, second: str, source: Source, call: ast.Call) -> Iterator[Edit]:
-    """Exchange two method calls, the call and another, of which the second works on the result of the first."""
-    for after in source.calls:
-        if not isinstance(after.func, ast.Attribute) or _name(after) != second:
+    """Exchange two method calls, of which the second works on the result of the first."""
+    for later in source.calls:
+        if not isinstance(later.func, ast.Attribute) or _name(later) != second:
             continue
-        value = after.func.value
+        value = later.func.value
         name = value.id if isinstance(value, ast.Name) else ""
-        previous, values = source.previous.get(after), source.values.get(name, [])
+        previous, values = source.previous.get(later), source.values.get(name, [])
         before = (previous or (values[0] if len(values) == 1 else None)) if name else value
         if not isinstance(before, ast.Call) or not isinstance(before.func, ast.Attribute):
             continue
-        if _name(before) != first or call not in (before, after):
+        if _name(before) != first or call not in (before, later):
             continue
         receiver = before.func.value
         early = source.content[source.end(receiver) : source.end(before)]
-        late = source.content[source.end(value) : source.end(after)]
+        late = source.content[source.end(value) : source.end(later)]
         if not name:
-            yield source.end(receiver), source.end(after), late + early
+            yield source.end(receiver), source.end(later), late + early
         elif previous is not None:
             yield source.end(receiver), source.end(before), late
-            yield source.end(value), source.end(after), early
-        elif all(len(source.values.get(one.id, [])) < 2 for one in ast.walk(before) if isinstance(one, ast.Name)):
-            yield source.start(after), source.end(after), source.text(receiver) + late + early
+            yield source.end(value), source.end(later), early
+        elif all(
+            len(source.values.get(node.id, [])) < 2 for node in ast.walk(before) if isinstance(node, ast.Name)
+        ):
+            yield source.start(later), source.end(later), source.text(receiver) + late + early
 
 
 CAVEATS = frozenset((NOT + FITS, SHUFFLED, NOT + MOVABLE))
-"""Traits of remedies that are not certain."""
+"""Traits of uncertain remedies."""
 EDITS: Mapping[str, Mapping[str, Callable[[Source, ast.Call], Iterator[Edit]]]] = {
     "step_eager": {
         "compile": partial(_without, "run_eagerly"),
@@ -166,11 +169,11 @@ EDITS: Mapping[str, Mapping[str, Callable[[Source, ast.Call], Iterator[Edit]]]] 
     "input_dropped": {name: partial(_swapped, "map", name) for name in ("skip", "shard", "filter")},
     "input_cache_discarded": {"cache": partial(_swapped, "cache", "take")},
 }
-"""By the ids of causes and the function that is called in their lines."""
+"""Edits by the id of a cause and the function that the line calls."""
 
 
 def edited(id: str, content: bytes, line: int) -> bytes | None:
-    """Return a file with a cause's code applied to a line. `None` if there is not exactly one way."""
+    """Return a file with the edited line, or `None` unless exactly one edit is possible."""
     try:
         source, functions = Source(content), EDITS.get(id, {})
         calls = [call for call in source.calls if call.func.end_lineno == line and _name(call) in functions]
@@ -184,15 +187,15 @@ def edited(id: str, content: bytes, line: int) -> bytes | None:
 
 
 def change_of_cause(id: str, run: str, script: str, folder: Path) -> Change:
-    """Return the change that a cause of a recorded run proposes; raises TfmonError.
+    """Return the change that a cause of a run proposes; raises TfmonError.
 
     Args:
         id: The cause.
-        run: A recording. Empty for the newest of the script that has the cause.
+        run: A recording. Empty for the newest recording with the cause.
         script: The name of the script.
         folder: The user's files.
     """
-    runs = [one.file for one in library.runs() if one.scenario == script and not one.running]
+    runs = [run.file for run in library.runs() if run.scenario == script and not run.running]
     newest = [library.find(run)] if run else runs[: -MOST_RUNS - 1 : -1]
     if not newest:
         raise UsageError(f"there is no recording of {script}", "tfmon watch makes one, with causes")
@@ -209,11 +212,11 @@ def change_of_cause(id: str, run: str, script: str, folder: Path) -> Change:
 
 def change_of(cause: Cause, run: str, folder: Path) -> Change:
     """Return the change that a cause of this run proposes; raises UsageError."""
-    place = PLACE.match(cause.place)
+    position = POSITION.match(cause.place)
     caveats = [remedy.mends for remedy in KINDS[cause.id].remedies if not CAVEATS.isdisjoint(remedy.needs)]
     if any(text in cause.advice for text in caveats):
-        place = None
-    file, number, text = place.groups() if place is not None else ("", "0", "")
+        position = None
+    file, number, text = position.groups() if position is not None else ("", "0", "")
     for path in _files(folder, file):
         content = path.read_bytes()
         lines = enumerate(content.decode(errors="replace").splitlines(), 1)
@@ -222,12 +225,14 @@ def change_of(cause: Cause, run: str, folder: Path) -> Change:
         if line and (result := edited(cause.id, content, line)) is not None:
             name = str(path.relative_to(folder))
             return Change(f"{cause.id} of {run}", ((AS_IS, {}), ("changed", {name: result})), {name: content})
-    why = f"{cause.id} cannot be applied to {cause.place or 'any line'}: its code is not one certain edit of it"
-    raise UsageError(why, f"write it yourself, and try the patch: {' / '.join(cause.code)}")
+    problem = (
+        f"{cause.id} cannot be applied to {cause.place or 'any line'}: its code is not one certain edit of it"
+    )
+    raise UsageError(problem, f"write it yourself, and try the patch: {' / '.join(cause.code)}")
 
 
 def _files(folder: Path, name: str) -> Iterator[Path]:
     for root, folders, files in itertools.islice(os.walk(folder), MOST_FOLDERS):
-        folders[:] = sorted(one for one in folders if not one.startswith(SKIPPED))
+        folders[:] = sorted(folder for folder in folders if not folder.startswith(SKIPPED))
         if name in files:
             yield Path(root, name)

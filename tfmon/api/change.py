@@ -1,11 +1,11 @@
-"""A change to the user's files: of a patch, applied in memory, of a revision of git, or of a cause."""
+"""A change to the user's files: of a patch, a git revision, or a cause."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ NO_FILE = "/dev/null"
 NO_NEWLINE = b"\\"
 BINARY = (b"GIT binary patch", b"Binary files ")
 Files = Mapping[str, bytes | None]
-"""By path in the folder; `None` for a missing file."""
+"""Content by path in the folder. `None` if a file is missing."""
 
 
 class PatchError(TfmonError):
@@ -29,13 +29,13 @@ class PatchError(TfmonError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What lanes see of the working folder."""
+    """The different files of two lanes."""
 
     title: str
     sides: tuple[tuple[str, Files], ...]
-    """The label of each lane, and its differing files; the script as it is comes first."""
+    """Label and differing files of each lane. The unchanged script is first."""
     originals: Files = field(default_factory=dict)
-    """Of the changed files."""
+    """Content of the changed files before the change."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -48,21 +48,21 @@ class Hunk:
     """Lines of a file, and their replacement."""
 
     start: int
-    before: list[bytes] = field(default_factory=list)
-    after: list[bytes] = field(default_factory=list)
+    old: list[bytes] = field(default_factory=list)
+    new: list[bytes] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class FilePatch:
     """The hunks of one file."""
 
-    before: str = ""
-    after: str = ""
+    old_path: str = ""
+    new_path: str = ""
     hunks: list[Hunk] = field(default_factory=list)
 
 
 def change_of_patch(path: Path, folder: Path) -> Change:
-    """Return the change of a patch; raises UsageError or PatchError."""
+    """Return the change of a patch; raises TfmonError."""
     try:
         text = path.read_bytes()
     except OSError as error:
@@ -76,17 +76,17 @@ def apply_patch(text: bytes, folder: Path) -> dict[str, bytes | None]:
     """Return the changed files of a unified diff; raises PatchError."""
     result: dict[str, bytes | None] = {}
     for patch in read_patch(text):
-        before, after = (_path_in(name, folder) for name in (patch.before, patch.after))
+        old, new = (_path_in(name, folder) for name in (patch.old_path, patch.new_path))
         original = b""
-        if before:
-            original = result[before] or b"" if before in result else _content(before, folder)
-        if after and after != before and (folder / after).exists() and after not in result:
-            raise PatchError(f"the patch does not apply: it makes {after}, which exists already")
-        changed = _apply(original, patch.hunks, before or after)
-        if before and before != after:
-            result[before] = None
-        if after:
-            result[after] = changed
+        if old:
+            original = result[old] or b"" if old in result else _content(old, folder)
+        if new and new != old and (folder / new).exists() and new not in result:
+            raise PatchError(f"the patch does not apply: it makes {new}, which exists already")
+        changed = _apply(original, patch.hunks, old or new)
+        if old and old != new:
+            result[old] = None
+        if new:
+            result[new] = changed
     if all(content == _content_or_none(name, folder) for name, content in result.items()):
         raise PatchError("the patch changes no file")
     return result
@@ -95,7 +95,7 @@ def apply_patch(text: bytes, folder: Path) -> dict[str, bytes | None]:
 def read_patch(text: bytes) -> list[FilePatch]:
     """Return the patches in a unified diff; raises PatchError."""
     lines, result = text.splitlines(keepends=True), list[FilePatch]()
-    index, new = 0, True
+    index, is_new = 0, True
     while index < len(lines):
         line = lines[index]
         index += 1
@@ -103,30 +103,29 @@ def read_patch(text: bytes) -> list[FilePatch]:
             raise PatchError("the patch does not apply: it has binary parts")
         if line.startswith(b"diff --git "):
             result.append(FilePatch())
-            new = False
+            is_new = False
         elif line.startswith((b"rename from ", b"rename to ")):
             name = line.split(b" ", 2)[2].decode("utf-8", "surrogateescape").strip()
-            setattr(result[-1], "before" if line.startswith(b"rename from") else "after", name)
+            setattr(result[-1], "old_path" if line.startswith(b"rename from") else "new_path", name)
         elif line.startswith(b"--- ") and index < len(lines) and lines[index].startswith(b"+++ "):
-            if new:
+            if is_new:
                 result.append(FilePatch())
-            new = True
-            result[-1].before, result[-1].after = _name(line), _name(lines[index])
+            is_new = True
+            result[-1].old_path, result[-1].new_path = _name(line), _name(lines[index])
             index += 1
         elif match := HUNK.match(line):
             if not result:
                 raise PatchError("the patch does not apply: its first hunk names no file")
             index = _read_hunk(lines, index, match, result[-1].hunks)
-    if not any(one.before or one.after for one in result):
+    if not any(file.old_path or file.new_path for file in result):
         raise PatchError("the patch does not apply: it is not a unified diff", "`git diff` writes one")
-    return [one for one in result if one.before or one.after]
+    return [file for file in result if file.old_path or file.new_path]
 
 
 def _read_hunk(lines: list[bytes], index: int, match: re.Match[bytes], hunks: list[Hunk]) -> int:
-    """Add a hunk; return the index of the next line."""
     left, right = (int(match[number] or 1) for number in (2, 4))
     hunk, header = Hunk(int(match[1])), index
-    while left > len(hunk.before) or right > len(hunk.after):
+    while left > len(hunk.old) or right > len(hunk.new):
         line = lines[index] if index < len(lines) else b""
         kind, content = line[:1], line[1:]
         if line in (b"\n", b"\r\n"):  # editors remove the space of an empty context line
@@ -134,12 +133,12 @@ def _read_hunk(lines: list[bytes], index: int, match: re.Match[bytes], hunks: li
         if kind not in (b" ", b"-", b"+"):
             raise PatchError(f"the patch does not apply: the hunk at its line {header} is cut off")
         if kind in b" -":
-            hunk.before.append(content)
+            hunk.old.append(content)
         if kind in b" +":
-            hunk.after.append(content)
+            hunk.new.append(content)
         index += 1
         if index < len(lines) and lines[index].startswith(NO_NEWLINE):
-            for side in ([hunk.before] if kind in b" -" else []) + ([hunk.after] if kind in b" +" else []):
+            for side in ([hunk.old] if kind in b" -" else []) + ([hunk.new] if kind in b" +" else []):
                 side[-1] = side[-1].rstrip(b"\r\n")
             index += 1
     hunks.append(hunk)
@@ -147,7 +146,6 @@ def _read_hunk(lines: list[bytes], index: int, match: re.Match[bytes], hunks: li
 
 
 def _name(line: bytes) -> str:
-    """Return the path in a line such as `+++ b/train.py`."""
     name = line[4:].decode("utf-8", "surrogateescape").split("\t")[0].strip().strip('"')
     return "" if name == NO_FILE else name
 
@@ -156,14 +154,14 @@ def _path_in(name: str, folder: Path) -> str:
     if not name:
         return ""
     plain = re.sub(r"^[abciwo]/", "", name)
-    root = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), folder)
+    root = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
     below = plain.removeprefix(f"{folder.relative_to(root)}/")
-    path = next((one for one in (plain, name, below) if (folder / one).is_file()), below)
+    path = next((candidate for candidate in (plain, name, below) if (folder / candidate).is_file()), below)
     return _inside(os.path.normpath(path), folder)
 
 
 def _inside(path: str, folder: Path) -> str:
-    """Return a path; raises PatchError if it is outside of the folder, or a link, which may lead outside."""
+    """Return a path; raises PatchError if it is outside of the folder, or a link."""
     if not (folder / path).parent.resolve().is_relative_to(folder.resolve()):
         raise PatchError(f"the patch does not apply: {path} is outside of {folder}")
     if (folder / path).is_symlink():
@@ -183,26 +181,24 @@ def _content_or_none(path: str, folder: Path) -> bytes | None:
 
 
 def _apply(original: bytes, hunks: list[Hunk], path: str) -> bytes:
-    """Return a file with its hunks replaced, at their line or at the nearest other."""
+    """Return a file with each hunk replaced at its line or the nearest match."""
     lines, result, done, moved = original.splitlines(keepends=True), list[bytes](), 0, 0
     for hunk in hunks:
-        wanted = hunk.start + moved - (1 if hunk.before else 0)
+        wanted = hunk.start + moved - (1 if hunk.old else 0)
         starts = (
-            at
-            for at in range(done, len(lines) - len(hunk.before) + 1)
-            if lines[at : at + len(hunk.before)] == hunk.before
+            at for at in range(done, len(lines) - len(hunk.old) + 1) if lines[at : at + len(hunk.old)] == hunk.old
         )
         start = min(starts, key=lambda at: abs(at - wanted), default=None)
         if start is None:
             raise PatchError(f"the patch does not apply: {path} has other lines at line {hunk.start}")
         moved += start - wanted
-        result += [*lines[done:start], *hunk.after]
-        done = start + len(hunk.before)
+        result += [*lines[done:start], *hunk.new]
+        done = start + len(hunk.old)
     return b"".join([*result, *lines[done:]])
 
 
 def change_of_revision(revision: str, folder: Path) -> Change:
-    """Return the difference from a revision of git; raises UsageError."""
+    """Return the difference from a git revision; raises UsageError."""
     commit = (
         _git(folder, revision, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
         .decode()
@@ -219,9 +215,9 @@ def change_of_revision(revision: str, folder: Path) -> Change:
     return Change(f"the folder against {revision}", ((revision, before), (AS_IS, {})))
 
 
-def _git(folder: Path, revision: str, *words: str) -> bytes:
+def _git(folder: Path, revision: str, *arguments: str) -> bytes:
     try:
-        done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, check=False)  # noqa: S607 - the user's git
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=False)  # noqa: S607 - the user's git
     except OSError as error:
         raise UsageError(f"git cannot be run: {error.strerror}", "give a patch instead of --git") from None
     if done.returncode:
@@ -242,15 +238,15 @@ def keep(change: Change, folder: Path) -> Iterator[str]:
                 path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                mode = path.stat().st_mode & 0o777 if path.exists() else None
-                with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}", delete=False) as file:
-                    file.write(content)
-                if mode is None:
-                    umask = os.umask(0)
-                    os.umask(umask)
-                    mode = 0o666 & ~umask
-                Path(file.name).chmod(mode)
-                Path(file.name).replace(path)
+                part = path.with_name(f".{path.name}.{os.getpid()}.part")
+                try:
+                    if path.exists():
+                        part.touch(0o600)
+                        shutil.copymode(path, part)
+                    part.write_bytes(content)
+                    part.replace(path)
+                finally:
+                    part.unlink(missing_ok=True)
         except OSError as error:
             raise TfmonError(f"{path} cannot be written: {error.strerror}", "apply the patch yourself") from None
         yield name

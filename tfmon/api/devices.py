@@ -27,23 +27,19 @@ MOST_LISTED = 3
 
 
 def with_scope(info: ScenarioInfo, lanes: Sequence[str]) -> ScenarioInfo:
-    """Return a scenario with `batch_scope` if necessary; raises SpecError."""
-    if info.command or not any(map(_several, lanes)):
+    """Add the knob `batch_scope` if necessary; raises SpecError."""
+    specs = () if info.command else [parse_lane(lane.partition(",")[0], ()) for lane in lanes]
+    if not any(spec.devices > 1 or spec.device == EVERY for spec in specs):
         return info
     names = [knob.name for knob in info.knobs]
     if BATCH_SIZE.name not in names or BATCH_SCOPE.name in names:
         return info
-    place = names.index(BATCH_SIZE.name) + 1
-    return replace(info, knobs=(*info.knobs[:place], BATCH_SCOPE, *info.knobs[place:]))
-
-
-def _several(lane: str) -> bool:
-    spec = parse_lane(lane.partition(",")[0], ())
-    return spec.devices > 1 or spec.device == EVERY
+    index = names.index(BATCH_SIZE.name) + 1
+    return replace(info, knobs=(*info.knobs[:index], BATCH_SCOPE, *info.knobs[index:]))
 
 
 def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int]:
-    """Return the possible GPUs of a lane, and their number; raises DeviceAbsentError or UsageError."""
+    """Return the possible GPUs of a lane, and how many it needs; raises TfmonError."""
     if spec.kind == "cpu":
         return (), 0
     if spec.is_instance:
@@ -51,7 +47,7 @@ def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int
     if not listing.usable:
         raise DeviceAbsentError(f"{spec.place} is not there: {listing.reason}", listing.hint)
     if spec.indexes:
-        return _named(spec, listing), spec.devices
+        return _by_index(spec, listing), spec.devices
     if spec.device == ANY_GPU:
         return listing.usable, 1
     if not listing.whole:
@@ -63,19 +59,19 @@ def candidates(spec: LaneSpec, listing: GpuSearch) -> tuple[tuple[Gpu, ...], int
     return listing.whole, count
 
 
-def _named(spec: LaneSpec, listing: GpuSearch) -> tuple[Gpu, ...]:
+def _by_index(spec: LaneSpec, listing: GpuSearch) -> tuple[Gpu, ...]:
     by_index = {gpu.index: gpu for gpu in listing.gpus}
     absent = [f"gpu:{index}" for index in spec.indexes if index not in by_index]
     if absent:
         name = f"{' and '.join(absent)} of {spec.place} {'is' if len(absent) == 1 else 'are'}"
         name = f"{spec.place} is" if spec.devices == 1 else name
         raise DeviceAbsentError(f"{name} not there", _listed(spec, listing))
-    named = tuple(by_index[index] for index in spec.indexes)
-    for gpu in named:
+    gpus = tuple(by_index[index] for index in spec.indexes)
+    for gpu in gpus:
         if gpu.split:
-            place = f"{spec.place_of(gpu.index)} ({gpu.name})"
-            raise DeviceAbsentError(f"{place} is split up (MIG)", listed(listing, gpu.uuid))
-    return named
+            device = f"{spec.place_of(gpu.index)} ({gpu.name})"
+            raise DeviceAbsentError(f"{device} is split up (MIG)", listed(listing, gpu.uuid))
+    return gpus
 
 
 def _listed(spec: LaneSpec, listing: GpuSearch) -> str:
@@ -107,9 +103,9 @@ def _instance_of(spec: LaneSpec, listing: GpuSearch) -> Gpu:
 
 def short_name(instance: Gpu, listing: GpuSearch) -> str:
     """Return the unique start of a UUID."""
-    others = [one.uuid for one in listing.instances if one.uuid != instance.uuid]
+    uuids = [candidate.uuid for candidate in listing.instances if candidate.uuid != instance.uuid]
     length = SHORT_INSTANCE
-    while any(uuid.startswith(instance.uuid[:length]) for uuid in others):
+    while any(uuid.startswith(instance.uuid[:length]) for uuid in uuids):
         length += 1
     return instance.uuid[:length]
 
@@ -137,10 +133,12 @@ class Idle:
     def choose(self, specs: Sequence[LaneSpec], search: Search) -> list[Chosen]:
         """Return the lanes with their GPUs."""
         result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
-        wanted = [(spec, one, *candidates(spec, one)) for spec, one in zip(specs, result, strict=True)]
+        wanted = [(spec, listed, *candidates(spec, listed)) for spec, listed in zip(specs, result, strict=True)]
         if self.wait_s is not None:
-            self._wait([(spec.host, gpus, count) for spec, one, gpus, count in wanted if one.usable], self.wait_s)
-        return [self._settled(*one) for one in wanted]
+            self._wait(
+                [(spec.host, gpus, count) for spec, choice, gpus, count in wanted if choice.usable], self.wait_s
+            )
+        return [self._settled(*choice) for choice in wanted]
 
     def _settled(self, spec: LaneSpec, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:
         reason = ""
@@ -151,12 +149,11 @@ class Idle:
     def _idlest(
         self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
     ) -> tuple[tuple[Gpu, ...], str]:
-        """If none is readable, return the first."""
         if host not in self.ranked:
             self.ranked[host] = ranked(self.look(host, listing.usable))
         keys = {gpu.uuid for gpu in gpus}
         best = [sample for sample in self.ranked[host] if sample.key in keys][:count]
-        if len(best) < count:
+        if len(best) < count:  # no readings
             return gpus[:count], ""
         keys = {sample.key for sample in best}
         return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
@@ -188,16 +185,18 @@ class Idle:
 
 
 def _who(host: str, gpus: Sequence[Gpu], count: int, samples: Sequence[GpuSample]) -> list[str]:
-    places = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
-    free = {sample.key for sample in samples if sample.key in places and is_free(sample)}
+    devices = {gpu.uuid: gpu.uuid if gpu.part_of else f"gpu:{gpu.index}" for gpu in gpus}
+    free = {sample.key for sample in samples if sample.key in devices and is_free(sample)}
     if len(free) >= count:
         return []
-    known = {sample.key: state(sample, named=True) for sample in samples}
-    of = f"{host}/" if host else ""
-    busy = [f"{of}{place}: {known.get(key, 'not read')}" for key, place in places.items() if key not in free]
+    known = {sample.key: state(sample, with_users=True) for sample in samples}
+    prefix = f"{host}/" if host else ""
+    busy = [
+        f"{prefix}{device}: {known.get(key, 'not read')}" for key, device in devices.items() if key not in free
+    ]
     if count == len(gpus):
         return busy
     if count > 1:
         return [f"{host + ': ' if host else ''}{len(free)} of {len(gpus)} GPUs free, and {count} are needed"]
-    first = next((key for key in known if key in places), gpus[0].uuid)
-    return [f"the idlest of {len(gpus)}, {of}{places[first]}: {known.get(first, 'not read')}"]
+    first = next((key for key in known if key in devices), gpus[0].uuid)
+    return [f"the idlest of {len(gpus)}, {prefix}{devices[first]}: {known.get(first, 'not read')}"]

@@ -21,6 +21,7 @@ from tfmon.api.settings import ScreenOptions, config_file
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
+from tfmon.model.control_messages import Command
 from tfmon.model.ports import RunInfo, Source
 from tfmon.model.session import Snapshot
 from tfmon.recordings import library, sweeps
@@ -32,15 +33,15 @@ from tfmon.ui.app import MonitorApp
 
 LOWEST_PRIORITY = 19
 YIELDING_NICE = 5
-"""A lane gets three times the CPU of a process with this nice value on the same core."""
+"""A lane then gets three times the CPU of the screen on the same core."""
 PATIENCE_S = 1.0
 
 
 def show(viewer: Viewer, screen: ScreenOptions) -> None:
     """Show a run until the user leaves it or it ends.
 
-    The first signal ends a run that this command began. Another viewer only leaves. Thread: the main thread.
-    Raises: TfmonError if the screen failed.
+    The first signal ends a run that this command began. Other viewers only leave. Thread: the main thread.
+    Raises: TfmonError.
     """
     os.nice(YIELDING_NICE)
     viewer.runs = RecordedRuns()
@@ -103,14 +104,13 @@ def _screen_failed(error: Exception, hint: str = "") -> TfmonError:
 
 
 def _flush_input() -> None:
-    """No shell must receive the typed keys."""
-    for fd in (0, 1, 2):  # standard input may be a pipe
+    for fd in (0, 1, 2):  # the shell must not receive typed keys; standard input may be a pipe
         with contextlib.suppress(termios.error):
             termios.tcflush(fd, termios.TCIFLUSH)
 
 
 def _leave_anyway(close: Callable[[], None]) -> None:
-    """The app can be blocked by a lost terminal."""
+    """Exit in a thread, because a lost terminal can block the app."""
 
     def leave() -> NoReturn:
         close()
@@ -136,7 +136,7 @@ def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False)
 
 
 class Replay(Source):
-    """A recording that is played."""
+    """A recording on the screen."""
 
     refusal = "this is a replay of a race that is over: nothing in it can be changed"
     tabs = ("race", "lane", "log", "knobs", "gpus", "runs")
@@ -155,9 +155,11 @@ class Replay(Source):
 
         return to_text(analyse(self.snapshot()))
 
-    def repeat(self) -> str:
-        """Return the command."""
-        return command_line(self.snapshot())
+    def ask(self, command: Command, timeout_s: float | None = None) -> str:
+        """Return the command that repeats the race."""
+        if command.action == "watch gpus":
+            return ""
+        return command_line(self.snapshot()) if command.action == "repeat" else super().ask(command, timeout_s)
 
     def stop(self) -> None:
         """Close the recording."""
@@ -168,7 +170,7 @@ class RecordedRuns:
     """The recordings in the user's folder. Raises RecordingError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all, the oldest first."""
+        """Return all recordings, the oldest first."""
         return library.runs()
 
     def delete(self, id: str) -> None:
@@ -176,7 +178,7 @@ class RecordedRuns:
         library.delete(_path(id))
 
     def report(self, path: str) -> str:
-        """Write a report in a child."""
+        """Write a report; return a message."""
         recording = Path(path)
         name = library.run_id(recording).removesuffix(sweeps.SUFFIX)
         target = Path.cwd() / f"tfmon-{name}-{time.strftime('%H%M%S')}.html"
@@ -187,19 +189,18 @@ class RecordedRuns:
         ) as child:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, child.pid, LOWEST_PRIORITY)
-            _, said = child.communicate()
+            _, errors = child.communicate()
         if child.returncode:
-            lines = said.strip().splitlines() or [f"exit code {child.returncode}"]
+            lines = errors.strip().splitlines() or [f"exit code {child.returncode}"]
             raise RecordingError(lines[0].removeprefix("tfmon: "), " ".join(map(str.strip, lines[1:2])))
         return f"saved {target}"
 
     def replay(self, id: str) -> Source:
-        """Open a recording to play it."""
+        """Open a recording."""
         return Replay(Player(Recording(_path(id))), self)
 
 
 def _path(id: str) -> Path:
-    """Return the recording with exactly that id."""
     for suffix in (library.PACKED, library.PLAIN):
         path = library.folder() / (id + suffix)
         if Path(id).name == id and path.is_file():

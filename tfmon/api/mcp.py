@@ -1,4 +1,4 @@
-"""The server of the Model Context Protocol: tools with which an agent reads runs and tries patches."""
+"""The server of the Model Context Protocol, by which an agent reads runs and tries patches."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ FIGURES = (
 )  # fmt: skip
 MOST_SECONDS = 3_600.0
 END_S = 60.0
-"""Longest wait for the end of a try that was cancelled."""
+"""Longest wait for the end of a cancelled try."""
 
 
 def make_server(folder: Path, *, allow_runs: bool) -> MCPServer[Any]:
-    """Return the server for the runs and the scripts of a folder; raises TfmonError if the SDK is missing."""
+    """Return the server for a folder; raises TfmonError without the SDK."""
     try:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
@@ -108,13 +108,12 @@ def make_server(folder: Path, *, allow_runs: bool) -> MCPServer[Any]:
 
 
 def _race(run: str, folder: Path) -> RaceResult:
-    """Return a recorded race; raises TfmonError if there is none, or its path is outside of the folder."""
     _inside(run, folder)
     return read_recorded(find(run))[0]
 
 
 def _inside(word: str, folder: Path) -> None:
-    """Raise UsageError for a word that is a path outside of the folder."""
+    """Raise UsageError for a path outside of the folder."""
     path = Path(word).expanduser()
     if (os.sep in word or word == ".." or (folder / path).is_symlink()) and not (
         (folder / path).resolve().is_relative_to(folder.resolve())
@@ -123,13 +122,13 @@ def _inside(word: str, folder: Path) -> None:
 
 
 async def _try(patch: str, command: list[str], seconds: float, folder: Path) -> dict[str, Any]:
-    """Run `tfmon try`, and return its JSON object without the race. It ends with the call of the client."""
-    with tempfile.TemporaryFile() as file:  # has no name, so a killed server leaves none
+    """Return the JSON object of `tfmon try`, without the race. A cancelled call ends the command."""
+    with tempfile.TemporaryFile() as file:  # unnamed, so that a killed server leaves no file
         file.write(patch.encode())
         file.seek(0)
-        words = ["try", f"/dev/fd/{file.fileno()}", "--json", "--seconds", str(seconds), "--", *command]
+        argv = ["try", f"/dev/fd/{file.fileno()}", "--json", "--seconds", str(seconds), "--", *command]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tfmon", *words),
+            *(sys.executable, "-m", "tfmon", *argv),
             cwd=folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

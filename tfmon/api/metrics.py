@@ -1,4 +1,4 @@
-"""Figures of a race as OpenMetrics; an unknown reading is absent."""
+"""Figures of a race as OpenMetrics, without unknown readings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVERY_S = 5.0
 METRICS = ("metrics",)
 NEEDS = "pip install prometheus_client, or tfmon[metrics]"
-RATIO = "Its examples a second over those of the slowest lane, with the 95 % interval"
+RATIO = "Throughput relative to the slowest lane, with the 95 % interval"
 Values: TypeAlias = dict[tuple[str, ...], "Reading | None"]
 LANE = ("lane", "title")
 GPU = ("host", "gpu", "uuid", "name")
@@ -73,7 +73,7 @@ class RaceCollector:
 
 
 def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Values]]:
-    """Yield name, text, labels, and values."""
+    """Yield the name, text, labels and values of each metric."""
     snapshot = analysis.snapshot
     lanes = {(lane.spec.name, lane.title): lane for lane in snapshot.lanes}
     for name, (text, of_lane) in OF_A_LANE.items():
@@ -86,12 +86,13 @@ def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Val
             times[lane_name, title, f"{percent}"] = None if ms is None else ms / 1e3
         faults = [] if lane.over else [concern.id for concern in concerns(snapshot, lane) if concern.is_fault]
         wrong.update({(lane_name, title, fault): 1 for fault in faults})
+    names = {lane.spec.id: lane.spec.name for lane in snapshot.lanes}
     for rank in analysis.verdict.ranking:
         for end in ("value", "low", "high"):
-            ratios[rank.lane, snapshot.lane(rank.lane).title, end] = getattr(rank.ratio, end)
+            ratios[names[rank.id], rank.lane, end] = getattr(rank.ratio, end)
     yield "lane_step_seconds", "Step time in the steady state", (*LANE, "percentile"), times
     yield "lane_phase", "1 for the phase that it is in", (*LANE, "phase"), phases
-    yield "lane_concern", "1 for what is wrong with it", (*LANE, "concern"), wrong
+    yield "lane_concern", "1 for each problem of the lane", (*LANE, "concern"), wrong
     yield "lane_ratio", RATIO, (*LANE, "end"), ratios
     for host, state in snapshot.hosts.items():
         gpus.update({(host, str(gpu.index), gpu.key, gpu.name): gpu for gpu in state.gpus})
@@ -100,7 +101,7 @@ def figures(analysis: Analysis) -> Iterator[tuple[str, str, tuple[str, ...], Val
 
 
 def give_metrics(where: str, snapshot: Callable[[], Snapshot]) -> Callable[[], None]:
-    """Serve the metrics on `PORT` or `ADDRESS:PORT`, or write a file; return the function that ends it.
+    """Serve the metrics on `PORT` or `ADDRESS:PORT`, or write a file; return the function that ends this.
 
     Raises: UsageError.
     """

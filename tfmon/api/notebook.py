@@ -24,7 +24,7 @@ class NotebookScript:
 
 
 def notebook_script(notebook: Path) -> NotebookScript:
-    """Write the code cells as a script, beside whose modules it runs; raises UsageError."""
+    """Write the code cells as a script; raises UsageError."""
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
     for number, source in enumerate(_code_cells(notebook), 1):
@@ -52,7 +52,7 @@ def _code_cells(notebook: Path) -> Iterator[str]:
         cells = nbformat.read(notebook, as_version=4).cells  # type: ignore[no-untyped-call]
     except OSError as error:
         raise UsageError(f"{notebook} cannot be read: {error.strerror or error}") from None
-    except Exception as error:  # noqa: BLE001 - what nbformat raises for what is none
+    except Exception as error:  # noqa: BLE001 - nbformat raises many types
         raise UsageError(f"{notebook} is not a notebook: {str(error).partition(chr(10))[0]}") from None
     yield from (str(cell.source) for cell in cells if cell.cell_type == "code")
 
@@ -86,9 +86,8 @@ def _plain_code(source: str, where: str) -> tuple[str, list[str]]:
 
 
 def _ipython_call(node: ast.AST) -> list[str]:
-    """Return a call of IPython as typed."""
     if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("get_ipython().")):
         return []
-    given = [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
+    arguments = [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
     mark = {"run_line_magic": "%", "run_cell_magic": "%%"}.get(ast.unparse(node.func).rpartition(".")[2])
-    return [f"{mark}{given[0]}", *given[1:]] if mark and given else [f"!{' '.join(given)}"]
+    return [f"{mark}{arguments[0]}", *arguments[1:]] if mark and arguments else [f"!{' '.join(arguments)}"]

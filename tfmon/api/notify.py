@@ -38,7 +38,7 @@ Happening: TypeAlias = tuple[str, str, str, str]
 """Kind, identity, title, text."""
 BELL, OSC_9, OSC_777 = "bell", "osc9", "osc777"
 TERMINAL = (BELL, OSC_9, OSC_777)
-"""iTerm2, kitty, WezTerm and Windows Terminal know OSC 9; foot, Ghostty and urxvt know OSC 777."""
+"""OSC 9: iTerm2, kitty, WezTerm, Windows Terminal. OSC 777: foot, Ghostty, urxvt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def notices(
     tell: Callable[[str], object],
     baseline: Baseline | None = None,
 ) -> Iterator[None]:
-    """Call `act` for new events, once in `EVERY_S` for each kind; an event that ends can be reported again.
+    """Call `act` for new events, at most once in `EVERY_S` for each kind.
 
-    Thread: `act` runs in a separate one.
+    Thread: `act` runs in a separate thread.
     """
     over, known, latest_s = threading.Event(), set[tuple[str, str]](), dict[str, float]()
 
@@ -105,7 +105,7 @@ def notices(
 def notices_in_terminal(
     session: Session, how: str, write: Callable[[str], object]
 ) -> contextlib.AbstractContextManager[None]:
-    """Write notices, unless `how` is a command."""
+    """Write notices to the terminal, unless `how` is a command."""
     if how not in TERMINAL:
         return contextlib.nullcontext()
     return notices(session, lambda notice: write(sequence(how, notice)), lambda _: None)
@@ -120,7 +120,7 @@ def sequence(how: str, notice: Notice) -> str:
 
 
 def run_command(command: str, notice: Notice) -> None:
-    """Run a command with the facts on stdin; raises OSError."""
+    """Run a command with the facts of a notice; raises OSError."""
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     facts = {"tfmon": __version__, "time": now, **asdict(notice), "recording": notice.recording or None}
     texts = {**facts, "lanes": ",".join(notice.lanes), "recording": notice.recording}
@@ -163,7 +163,7 @@ def happening(snapshot: Snapshot) -> Iterator[Happening]:
 
 
 class Baseline:
-    """A race for comparison. Thread: one."""
+    """The race of `--baseline`, with which each lane's speed is compared. Thread: a single one."""
 
     def __init__(self, race: RaceResult, limit: float, header: Callable[[], Header | None]) -> None:
         self._race, self._limit, self._header = race, limit, header

@@ -1,4 +1,4 @@
-"""Observes a training that tfmon did not start, without changes. Source: psutil, drivers, py-spy."""
+"""Observes a training that tfmon did not start. Source: psutil, drivers, py-spy."""
 
 from __future__ import annotations
 
@@ -50,23 +50,21 @@ class ProcessLook:
     written_bytes_per_s: Reading
     gpus: tuple[GpuSample, ...] = ()
     stack: str = ""
-    """Innermost frame first."""
 
     @property
-    def gpu_pct(self) -> Reading:
-        """Of its most used GPU."""
-        shares = [_share(gpu, self.tree.pids) for gpu in self.gpus]
-        numbers = [share for share in shares if not isinstance(share, Missing)]
-        return max(numbers) if numbers else next(iter(shares), Missing("no GPU has memory of it"))
+    def gpu_pct(self) -> float | None:
+        """Share of the most used GPU's time."""
+        shares = [known(_share(gpu, self.tree.pids)) for gpu in self.gpus]
+        return max((share for share in shares if share is not None), default=None)
 
 
 def _share(gpu: GpuSample, pids: tuple[int, ...]) -> Reading:
-    own = [gpu.processes.shares[pid] for pid in pids if pid in gpu.processes.shares]
-    return sum(own) if own else gpu.load.busy_pct
+    shares = [gpu.processes.shares[pid] for pid in pids if pid in gpu.processes.shares]
+    return sum(shares) if shares else gpu.load.busy_pct
 
 
 class RunningProcess:
-    """A running process. Thread: one."""
+    """A running process. Thread: a single one."""
 
     def __init__(self, pid: int) -> None:
         psutil = need_psutil()
@@ -80,45 +78,37 @@ class RunningProcess:
             raise UsageError(f"there is no process {pid} that can be read", hint) from None
         if not self.command:
             raise UsageError(f"process {pid} is one of the system, or has ended", "name one that trains")
-        self._gone = psutil.NoSuchProcess
+        self._no_process = psutil.NoSuchProcess
         self._tree = HostProbe(lambda: {"it": pid})
         self._gpus = choose_gpu_probe(read_visibility().physical_gpus or find_gpus().sampled)
         self.cores = read_usable_cores(os.cpu_count() or 1)
         self.looks: deque[ProcessLook] = deque(maxlen=LOOKS)
-        self._before: tuple[float, float | None, Any] | None = None
+        self._before: tuple[float, tuple[float | None, ...]] = 0.0, (None,) * 3
         self._stack, self._count = "", 0
         self.look()
         self.looks.clear()
 
-    def look(self) -> ProcessLook:
-        """Return its activity; raises TfmonError."""
+    def look(self) -> None:
+        """Add a look; raises TfmonError."""
         try:
             if not self._process.is_running() or self._process.status() == "zombie":
-                raise self._gone(self.pid)
-            result = self._look()
-        except self._gone:
+                raise self._no_process(self.pid)
+            self.looks.append(self._look())
+        except self._no_process:
             raise TfmonError(f"process {self.pid} has ended") from None
-        self.looks.append(result)
-        return result
 
     def _look(self) -> ProcessLook:
-        trees = [one for one in self._tree.sample() if isinstance(one, TreeSample)]
+        trees = [sample for sample in self._tree.sample() if isinstance(sample, TreeSample)]
         if not trees:
-            raise self._gone(self.pid)
-        now_s, main_s, io = time.monotonic(), self._main_s(), self._allowed(lambda: self._process.io_counters())
-        before, self._before = self._before, (now_s, main_s, io)
-        main: Reading = NOT_ALLOWED
-        read: Reading = NOT_ALLOWED
-        written: Reading = NOT_ALLOWED
-        if before is not None:
-            span_s = max(1e-3, now_s - before[0])
-            if main_s is not None and before[1] is not None:
-                main = 100 * max(0.0, main_s - before[1]) / span_s
-            if io is not None and before[2] is not None:
-                read = max(0, io.read_bytes - before[2].read_bytes) / span_s
-                written = max(0, io.write_bytes - before[2].write_bytes) / span_s
-        samples = [one for one in self._gpus.sample() if isinstance(one, GpuSample)] if self._gpus else []
-        own = tuple(
+            raise self._no_process(self.pid)
+        now_s, counters, (before_s, before) = time.monotonic(), tuple(self._counters()), self._before
+        self._before = now_s, counters
+        main, read, written = (
+            NOT_ALLOWED if now is None or then is None else max(0.0, now - then) / max(1e-3, now_s - before_s)
+            for now, then in zip(counters, before, strict=True)
+        )
+        samples = [sample for sample in self._gpus.sample() if isinstance(sample, GpuSample)] if self._gpus else []
+        gpus = tuple(
             sample
             for sample in samples
             if set(trees[0].pids) & {*sample.processes.used_by_pid, *sample.processes.shares}
@@ -126,11 +116,15 @@ class RunningProcess:
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)
         self._count += 1
-        return ProcessLook(trees[0], self._process.num_threads(), main, read, written, own, self._stack)
+        return ProcessLook(trees[0], self._process.num_threads(), main, read, written, gpus, self._stack)
 
-    def _main_s(self) -> float | None:
+    def _counters(self) -> Iterator[float | None]:
+        """Yield the main thread's CPU time in 0.01 s, and the bytes read and written."""
         threads = self._allowed(self._process.threads) or ()
-        return next((thread.user_time + thread.system_time for thread in threads if thread.id == self.pid), None)
+        mains = (100 * (thread.user_time + thread.system_time) for thread in threads if thread.id == self.pid)
+        yield next(mains, None)
+        io = self._allowed(lambda: self._process.io_counters())
+        yield from (None, None) if io is None else (io.read_bytes, io.write_bytes)
 
     @staticmethod
     def _allowed(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what psutil returns
@@ -141,7 +135,7 @@ class RunningProcess:
             return None
 
     def lines(self) -> Iterator[str]:
-        """Yield the facts."""
+        """Yield lines about the process."""
         last = self.looks[-1]
         since_s = time.time() - self._process.create_time()
         parts = f"{units.several(last.tree.processes, 'process')}, {units.several(last.threads, 'thread')}"
@@ -152,8 +146,8 @@ class RunningProcess:
         yield f"cpu      {cpu}; main thread {units.reading(last.main_pct, lambda value: f'{value:.0f} %')}"
         yield f"memory   {units.reading(last.tree.private_bytes, units.memory)} that no other process shares"
         speed = [
-            units.reading(one, lambda value: f"{units.memory(value)}/s")
-            for one in (last.read_bytes_per_s, last.written_bytes_per_s)
+            units.reading(rate, lambda value: f"{units.memory(value)}/s")
+            for rate in (last.read_bytes_per_s, last.written_bytes_per_s)
         ]
         yield f"disk     reads {speed[0]}, writes {speed[1]}"
         for gpu in last.gpus:
@@ -172,10 +166,10 @@ class RunningProcess:
 
 
 def supposed(looks: list[ProcessLook], cores: float) -> str:
-    """Return the likely bottleneck, and its certainty."""
-    gpus = [value for one in looks if (value := known(one.gpu_pct)) is not None]
-    mains = [value for one in looks if (value := known(one.main_pct)) is not None]
-    trees = [value for one in looks if (value := known(one.tree.cpu_pct)) is not None]
+    """Return the likely bottleneck and the certainty."""
+    gpus = [look.gpu_pct for look in looks if look.gpu_pct is not None]
+    mains = [value for look in looks if (value := known(look.main_pct)) is not None]
+    trees = [value for look in looks if (value := known(look.tree.cpu_pct)) is not None]
     main, tree = fmean(mains) if mains else None, fmean(trees) if trees else None
     if gpus and (gpu := fmean(gpus)) >= BUSY:
         return f"the GPU limits it: it is busy {gpu:.0f} % of the time (fairly sure)"
@@ -185,8 +179,8 @@ def supposed(looks: list[ProcessLook], cores: float) -> str:
     if gpus and fmean(gpus) >= HALF:
         return f"no single part{waits}, and the main thread computes {main:.0f} % (not sure)"
     if tree >= 0.9 * 100 * cores:
-        what = "the input or other work of the CPU limits it" if gpus else "the CPU limits it"
-        return f"{what}: all cores are used{waits} ({'not sure' if gpus else 'fairly sure'})"
+        subject = "the input or other work of the CPU limits it" if gpus else "the CPU limits it"
+        return f"{subject}: all cores are used{waits} ({'not sure' if gpus else 'fairly sure'})"
     if main >= BUSY:
         return f"its main thread limits it, by Python or by starting operations: it never waits{waits} (not sure)"
     if main <= IDLE and tree >= HALF:
@@ -206,18 +200,20 @@ def stack_of(pid: int) -> str:
         done = subprocess.run(command, capture_output=True, timeout=STACK_TIMEOUT_S, check=True)
         threads = json.loads(done.stdout)
         frames = next(thread["frames"] for thread in threads if thread.get("thread_name") == "MainThread")
-        own = [
+        user_frames = [
             frame
             for frame in frames
             if "site-packages" not in frame["filename"] and "/lib/python" not in frame["filename"]
         ]
-        return " ← ".join(clean(f"{one['short_filename']}:{one['line']} {one['name']}", 80) for one in own[:3])
+        return " ← ".join(
+            clean(f"{frame['short_filename']}:{frame['line']} {frame['name']}", 80) for frame in user_frames[:3]
+        )
     except (OSError, ValueError, KeyError, TypeError, StopIteration, subprocess.SubprocessError):
         return ""
 
 
 def show(pid: int, *, live: bool) -> None:
-    """Show or print a process; raises UsageError or TfmonError."""
+    """Show or print a process; raises TfmonError."""
     process = RunningProcess(pid)
     with contextlib.ExitStack() as shown, contextlib.suppress(KeyboardInterrupt):
         screen = shown.enter_context(Live(auto_refresh=False, console=Console(highlight=False))) if live else None

@@ -1,4 +1,4 @@
-"""The declaration of an option, from which all else is made."""
+"""The declaration of an option."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Out = TypeVar("Out", covariant=True)
 
 
 class Option(Generic[In, Out]):
-    """A field of `Options`, which checks and converts assigned values; `None` stands for the default.
+    """A field of `Options`, which checks and converts assigned values. `None` stands for the default.
 
-    Its type has two parts: of an assigned value, and of the read value.
+    The type parameters are the types of assigned and of read values.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Option(Generic[In, Out]):
         """Declare an option.
 
         Args:
-            flag: `None` for no flag; by default from the name.
-            off: A second flag, which sets the option to False.
+            flag: The flag, by default from the name. `None` for no flag.
+            off: A flag that sets the option to False.
         """
         self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()
         self.setting, self.metavar, self.shown, self.off = setting, metavar, shown, off
@@ -52,7 +52,7 @@ class Option(Generic[In, Out]):
 
     def __get__(self, instance: object, owner: type | None = None) -> Out:
         value = None if instance is None else vars(instance).get(self.name)
-        # The class attribute is the default of the dataclass, None: "not set".
+        # The class attribute is None, the default of the dataclass.
         return cast(Out, self.default if value is None and instance is not None else value)
 
     def __set__(self, instance: object, value: In) -> None:
@@ -60,7 +60,7 @@ class Option(Generic[In, Out]):
 
     @property
     def flag(self) -> str:
-        """Such as `--slice` or `--fresh/--no-fresh`."""
+        """The flag, such as `--slice` or `--fresh/--no-fresh`."""
         return self._flag or flag(self.name)
 
     @property
@@ -82,7 +82,7 @@ class Options:
 
     @classmethod
     def declared(cls) -> list[Option[Any, Any]]:
-        """Return the options, those of bases last."""
+        """Return the options, with inherited options last."""
         names = sorted((field.name for field in fields(cls)), key=lambda name: name not in vars(cls))
         return [cls.declaration(name) for name in names]
 
@@ -94,7 +94,7 @@ class Options:
         return option
 
     def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether the setting counts."""
+        """Return whether a command uses the setting."""
         return bool(option.setting) and command in option.commands
 
     def has(self, name: str) -> bool:
@@ -102,4 +102,4 @@ class Options:
         return vars(self).get(name) is not None
 
     def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError; `names` are set by the caller, not by settings."""
+        """Raise UsageError for a conflict. The caller has set the options `names`."""

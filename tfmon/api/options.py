@@ -1,4 +1,4 @@
-"""The options, each declared only here."""
+"""The options of commands and functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEADLESS_SECONDS = 30.0
 FRESH_FROM_S = 60.0
 LEAST_CI = 0.025
-"""Least with one process of each lane: see `analysis.statistics.between_processes`."""
+"""Least half width with one process of each lane. Source: `analysis.statistics.between_processes`."""
 LEAST_CI_OF_SWEEP = 0.01
 SHARE = value_rules.share(0.001)
 ALONE = "leave one of them out"
@@ -39,14 +39,12 @@ class Purpose:
     """The purpose of a program's lanes, by command."""
 
     watched: bool = True
-    """The verdict must be valid at any time."""
+    """Whether the verdict must be valid at any time."""
     one_lane: bool = False
     varied_knob: str = ""
-    """Of a crossover."""
     restarts: bool = False
-    """A single lane needs its own view."""
+    """Whether a single lane needs a view."""
     change: Change | None = None
-    """A change that two lanes of one script try."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -62,7 +60,7 @@ class LaneOptions(Options):
         multiple=True,
     )
     command: Option[Sequence[str] | None, tuple[str, ...]] = Option(
-        value_rules.words('["python", "train.py"]'),
+        value_rules.texts('["python", "train.py"]'),
         (),
         "A training script of your own to race instead of a scenario, as a list of words.",
     )
@@ -77,8 +75,7 @@ class LaneOptions(Options):
     in_place: Option[bool | None, bool] = Option(
         YES_OR_NO,
         False,
-        "Have all lanes of a script write to the working folder itself. By default each has a copy-on-write view "
-        "of it.",
+        "Let all lanes of a script write to the working folder. By default each lane gets a copy-on-write view.",
         commands="race tune sweep",
     )
     link: Option[Sequence[str] | None, tuple[str, ...]] = Option(
@@ -102,7 +99,7 @@ class LaneOptions(Options):
         ValueRule("address", "HOST:PORT of the head of a cluster", value_rules.text_of),
         None,
         "The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: RAY_ADDRESS, "
-        "else the one that runs here.",
+        "otherwise the cluster on this machine.",
         commands="race watch crossover tune sweep profile",
         metavar="ADDRESS",
     )
@@ -132,7 +129,7 @@ class LaneOptions(Options):
 
     @cached_property
     def ray_cluster(self) -> RayCluster | None:
-        """The cluster. `None` for the default."""
+        """The Ray cluster, or `None` for the default."""
         if self.ray is None and self.ray_python is None and self.ray_cpus == 1.0:
             return None
         return ray_cluster(self.ray, self.ray_python, self.ray_cpus)
@@ -152,7 +149,7 @@ class RaceOptions(LaneOptions):
     )
     _: KW_ONLY
     lanes: Option[Sequence[str] | None, tuple[str, ...]] = Option(
-        value_rules.words('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
+        value_rules.texts('["cpu", "gpu:0,batch_size=256"]', "; None stands for the default lanes"),
         (),
         "A lane: [HOST/]DEVICE[,KNOB=VALUE…], such as gpu:0,batch_size=256, gpu:0+1, 2xcpu, me@gpu2/gpu or "
         "ray/gpu. Give it once for each lane.",
@@ -176,7 +173,7 @@ class RaceOptions(LaneOptions):
         shown="turns",
     )
     until_ci: Option[float | None, float | None] = Option(
-        value_rules.share(LEAST_CI, "equal processes differ, so one process of each lane can tell no less"),
+        value_rules.share(LEAST_CI, "equal processes differ, so one process per lane gives no narrower interval"),
         None,
         "Stop when every ratio is known to within ± PERCENT, such as 5%.",
         commands="race",
@@ -191,7 +188,7 @@ class RaceOptions(LaneOptions):
     fresh: Option[bool | None, bool | None] = Option(
         YES_OR_NO,
         None,
-        "Start the lanes again in new processes after 20 s or more, where the difference of equal processes is a "
+        "Restart the lanes in new processes, after 20 s or more, if the difference between equal processes is a "
         "large part of the interval. Weights are initialised again. Default: without a screen, in races of 60 s "
         "and more.",
         commands="race",
@@ -200,7 +197,7 @@ class RaceOptions(LaneOptions):
     fail_on: Option[Sequence[str] | None, tuple[str, ...]] = Option(
         ValueRule(
             "concerns", f"one or more of {','.join(FAIL_ON)}", value_rules.concerns_of,
-            parse=lambda text: text.split(","), words=lambda: FAIL_ON,
+            parse=lambda text: text.split(","), choices=lambda: FAIL_ON,
         ),
         (),
         f"End the race with exit code {EXIT_UNHEALTHY} as soon as a lane has one of these: {', '.join(FAIL_ON)}.",
@@ -219,8 +216,8 @@ class RaceOptions(LaneOptions):
     notify: Option[str | None, str] = Option(
         ValueRule("command", "a command, or bell, osc9 or osc777", value_rules.line_of),
         "",
-        "Run COMMAND when something happens to a lane, such as a stall, a failure or its end. The facts are JSON "
-        "on its standard input. `bell`, `osc9` and `osc777` have the terminal tell it.",
+        "Run COMMAND when something happens to a lane, such as a stall, a failure or its end. It gets the facts "
+        "as JSON on standard input. `bell`, `osc9` and `osc777` notify through the terminal.",
         commands="race watch config",
         setting="notify",
         metavar="COMMAND",
@@ -228,12 +225,12 @@ class RaceOptions(LaneOptions):
     baseline: Option[str | os.PathLike[str] | None, str | None] = Option(
         ValueRule(PATH, "a recording, or the id of a run", value_rules.text_of),
         None,
-        "Have --notify tell where a lane is slower than it was in this race: one as `tfmon diff` takes it.",
+        "Notify if a lane is slower than in this earlier race, given as for `tfmon diff`.",
         commands="race watch",
         metavar="RECORDING",
     )
     slower_than: Option[float | None, float] = Option(
-        SHARE, 0.05, "Tell it where more than PERCENT is lost. Default: 5%.", commands="race watch"
+        SHARE, 0.05, "Notify if a lane is slower by more than PERCENT. Default: 5%.", commands="race watch"
     )
     metrics: Option[str | os.PathLike[str] | None, str | None] = Option(
         ValueRule("address", "a port, an address with a port, or the path of a file", value_rules.text_of),
@@ -255,7 +252,7 @@ class RaceOptions(LaneOptions):
     wait_idle: Option[float | None, float | None] = Option(
         value_rules.number("minutes", "a time in minutes", 0.0, value_rules.WEEK_MIN),
         None,
-        "Wait at most so long until nobody uses a GPU that the lanes are to train on, and say who does.",
+        "Wait up to this many minutes until the lanes' GPUs are free, and report who uses them.",
         commands="race watch",
         metavar="MINUTES",
     )
@@ -267,12 +264,12 @@ class RaceOptions(LaneOptions):
 
     @property
     def record_file(self) -> Path | None:
-        """`None` for a new one."""
+        """The path of the recording, or `None` for a new path."""
         return None if isinstance(self.record, bool) else self.record
 
     @property
     def concerns(self) -> frozenset[str]:
-        """Ids that end the race."""
+        """Ids of concerns that end the race."""
         return frozenset(FAIL_ON[name] for name in self.fail_on)
 
     @cached_property
@@ -291,14 +288,14 @@ class RaceOptions(LaneOptions):
         return result
 
     def unwatched(self) -> RaceOptions:
-        """Return the options with an end."""
+        """Return the options of a race with an end."""
         endless = self.seconds is None and self.steps is None and self.until_ci is None
         seconds = HEADLESS_SECONDS if endless and not self.command else self.seconds
         long = self.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
         return replace(self, seconds=seconds, fresh=long if self.fresh is None else self.fresh)
 
     def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether the setting counts."""
+        """Return whether a command uses the setting."""
         return super().takes_setting(option, command) and not (option.name == "scenario" and self.command)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
@@ -425,7 +422,9 @@ class SweepOptions(LaneOptions):
         fixed = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
         if self.resume and (kept := tuple(name for name in fixed if name in names)):
             hint = f"leave {' and '.join(map(flag, kept))} out"
-            raise UsageError("--resume goes on as the sweep began", hint, options=("resume", *kept))
+            raise UsageError(
+                "--resume continues a sweep with the settings that it began with", hint, options=("resume", *kept)
+            )
 
 
 def _scenario_of(scenario: str, command: Sequence[str]) -> ScenarioInfo:
@@ -448,7 +447,7 @@ def find_python(text: str, option: str = "python") -> Path:
         has = "TensorFlow" if option == "python" else "Ray"
         text, hint = f"{flag(option)} {text} is not a program that can be run", f"name a Python that has {has}"
         raise UsageError(text, hint, options=(option,))
-    # The link of a virtual environment is not followed: Python finds the packages by its location.
+    # A virtual environment's link is not followed: Python finds packages by its location.
     return Path(path).absolute()
 
 

@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -51,8 +51,8 @@ def plan_race(
 ) -> tuple[RacePlan, str]:
     """Return the plan, and why it has no GPU lane.
 
-    The default lanes are the CPU and the idlest GPU, or the scenario's contrast on the CPU. `search` is called
-    only if necessary: it can take seconds. Raises: GpusBusyError, UsageError, DeviceAbsentError, TfmonError.
+    The default lanes are the CPU and the idlest GPU, or the scenario's contrast on the CPU. `search` may take
+    seconds, and is called only if necessary. Raises: TfmonError, also GpusBusyError and DeviceAbsentError.
     """
     purpose = purpose or Purpose()
     try:
@@ -95,8 +95,8 @@ def plan_race(
         chosen = [(replace(spec, label=label), gpus) for spec, gpus in chosen for label, _ in change.sides]
         files = [changed for _, changed in change.sides]
     lanes = []
-    named = name_lanes([spec for spec, _ in chosen])
-    for spec, (_, gpus), changed in zip(named, chosen, files, strict=True):
+    planned = name_lanes([spec for spec, _ in chosen])
+    for spec, (_, gpus), changed in zip(planned, chosen, files, strict=True):
         settings = {**info.defaults(), **common, **spec.settings}
         check_settings(info, settings, spec.devices)
         reason = obstacle(settings, spec.devices)
@@ -158,7 +158,6 @@ def _default_lanes(info: ScenarioInfo, gpu: str, taken: Set[str]) -> list[LaneSp
 
 
 def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
-    """Return a lane of a script; raises KnobError."""
     device, *assignments = [part.strip() for part in text.split(",")]
     spec = parse_lane(device, ())
     settings = guess_settings([word for word in assignments if word])
@@ -171,7 +170,7 @@ def _lane_of_command(text: str, command: Sequence[str]) -> LaneSpec:
 
 
 def check_settings(info: ScenarioInfo, settings: Settings, count: int = 1) -> None:
-    """Raise UsageError for an infinite number or a large batch."""
+    """Raise UsageError for an infinite number or too large a batch."""
     for name, value in settings.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UsageError(f"{name}={value} is not possible; {name} takes no infinite number")
@@ -194,54 +193,33 @@ def need_tensorflow(python: Path) -> None:
     """Raise TfmonError if this Python has no TensorFlow."""
     if python != Path(sys.executable) or importlib.util.find_spec("tensorflow") is not None:
         return
-    others = [shlex.quote(str(one)) for one in find_tensorflow()]
+    pythons = [shlex.quote(str(interpreter)) for interpreter in find_tensorflow()]
     install = f"install it here: {sys.executable} -m pip install tensorflow"
-    if not others:
+    if not pythons:
         raise TfmonError(f"{sys.executable} has no TensorFlow, and no other Python with it was found", install)
-    more = f" (also in {', '.join(others[1:])})" if others[1:] else ""
-    hint = f"{others[0]} has: add --python {others[0]}{more}; or {install}"
+    more = f" (also in {', '.join(pythons[1:])})" if pythons[1:] else ""
+    hint = f"{pythons[0]} has: add --python {pythons[0]}{more}; or {install}"
     raise TfmonError(f"{sys.executable} has no TensorFlow", hint, options=("python",))
 
 
 def find_tensorflow() -> list[Path]:
-    """Return other interpreters with TensorFlow."""
-    result: dict[Path, Path] = {}
-    for python in _candidates():
-        prefix = python.parent.parent
-        if len(result) < MOST and prefix not in result and _has_tensorflow(prefix):
-            result[prefix] = python
-    return list(result.values())
-
-
-def _candidates() -> Iterator[Path]:
-    """Yield interpreters, the likeliest first."""
-    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if os.environ.get(variable):
-            yield from _pythons(Path(os.environ[variable]))
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        for name in _BESIDE:
-            yield from _pythons(folder / name)
+    """Return other Pythons with TensorFlow, the likeliest first."""
+    home, folder = Path.home(), Path.cwd()
+    prefixes = [Path(path) for name in ("VIRTUAL_ENV", "CONDA_PREFIX") if (path := os.environ.get(name))]
+    prefixes += [parent / name for parent in (folder, *folder.parents) for name in _BESIDE]
+    pythons = [prefix.absolute() / "bin" / "python" for prefix in prefixes]
     for name in ("python3", "python", *(f"python3.{minor}" for minor in range(14, 9, -1))):
-        if result := shutil.which(name):
-            yield Path(result).absolute()
-            yield Path(result).resolve()
-    home = Path.home()
-    for pattern in _BELOW_HOME:
-        for prefix in sorted(home.glob(pattern)):
-            yield from _pythons(prefix)
-
-
-def _pythons(prefix: Path) -> Iterator[Path]:
-    python = prefix / "bin" / "python"
-    if python.is_file() and os.access(python, os.X_OK):
-        yield python.absolute()
+        if path := shutil.which(name):
+            pythons += [Path(path).absolute(), Path(path).resolve()]
+    pythons += [prefix / "bin/python" for pattern in _BELOW_HOME for prefix in sorted(home.glob(pattern))]
+    result: dict[Path, Path] = {}
+    for python in pythons:
+        prefix = python.parents[1]
+        if prefix not in result and os.access(python, os.X_OK) and _has_tensorflow(prefix):
+            result[prefix] = python
+    return list(result.values())[:MOST]
 
 
 def _has_tensorflow(prefix: Path) -> bool:
-    return any(
-        (packages / "tensorflow" / "__init__.py").is_file()
-        for lib in ("lib", "lib64", "local/lib")
-        for kind in ("site-packages", "dist-packages")
-        for packages in prefix.glob(f"{lib}/python3*/{kind}")
-    )
+    folders = (f"{lib}/python3*/*-packages" for lib in ("lib", "lib64", "local/lib"))
+    return any((path / "tensorflow/__init__.py").is_file() for folder in folders for path in prefix.glob(folder))

@@ -62,7 +62,7 @@ class Profiling:
         raise TfmonError(f"no profile of {lane} could be taken: {reason}")
 
     def in_turns(self, lanes: Sequence[str], folder: Path, steps: int = STEPS, times: int = TIMES) -> None:
-        """Profile each lane alone, alternately and several times; raises TfmonError."""
+        """Profile each lane alone, in turns; raises TfmonError."""
         snapshot = self._session.snapshot()
         contended = not interleaved(snapshot.race.mode, snapshot.race.exclusive, len(snapshot.lanes))
         try:
@@ -79,15 +79,12 @@ class Profiling:
             if contended:
                 self._lanes.set_exclusive("")
 
-    def pair(self, first: str, second: str) -> str:
-        """Profile two lanes for the session; raises TfmonError."""
-        with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            self.in_turns([first, second], Path(folder))
-        return ""
-
-    def text(self, lane: str) -> str:
-        """Return a profile as text; raises TfmonError."""
+    def of_lanes(self, lanes: Sequence[str]) -> str:
+        """Profile lanes; return the report on a single lane. Raises TfmonError."""
         from tfmon.reports.profile_report import to_text
 
         with tempfile.TemporaryDirectory(prefix="tfmon-profile-") as folder:
-            return to_text(self.take(lane, Path(folder)))
+            if len(lanes) == 1:
+                return to_text(self.take(lanes[0], Path(folder)))
+            self.in_turns(lanes, Path(folder))
+        return ""

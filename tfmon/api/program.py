@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tfmon import errors
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.health import concerns
@@ -24,39 +25,21 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.profiling import Profiling
 from tfmon.api.repeat_command import command_line
-from tfmon.api.run_base import LocalRun, Tell, connecting, say, tell_changes
+from tfmon.api.run_base import LocalRun, connecting, say, tell_changes
 from tfmon.api.settings import LimitOptions
 from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
-from tfmon.errors import (
-    EXIT_DEVICE_ABSENT,
-    EXIT_FINE,
-    EXIT_INTERRUPTED,
-    EXIT_LANE_FAILED,
-    EXIT_UNHEALTHY,
-    TfmonError,
-)
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.control_messages import (
-    BeginCrossover,
-    BeginRace,
-    BeginTuning,
-    ChangeKnob,
-    ChangeLanes,
-    ChangeMode,
-    ControlMessage,
-    Perform,
-    ProfileLanes,
-)
+from tfmon.model.control_messages import Command
 from tfmon.model.events import Event, Interrupted, RaceBegan
 from tfmon.model.folder_views import describe
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED
+from tfmon.model.lane_events import PAUSED, SliceEnded
+from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample
@@ -88,34 +71,26 @@ SAMPLE_EVERY_S = 1.0
 
 
 class Program(LocalRun):
-    """A race. It ends when every lane has ended.
-
-    Thread: `plan`, `begin` and `close` can block for seconds.
-    """
+    """A race, which ends with the last lane. Thread: `plan`, `begin` and `close` can block for seconds."""
 
     hint = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
 
-    def __init__(
-        self,
-        race_options: RaceOptions,
-        purpose: Purpose | None = None,
-        tell: Tell | None = None,
-    ) -> None:
+    def __init__(self, race_options: RaceOptions, purpose: Purpose | None = None) -> None:
         self._options, self._purpose = race_options, purpose or Purpose()
         self._machine = read_machine()
         self._latest: RacePlan | None = None
         self._analysis: Analysis | None = None
         self._search: GpuSearch | None = None
         self._searching = threading.Lock()
-        self.say: Callable[[str], object] = tell or say
-        minutes = race_options.wait_idle
-        self._idle = Idle(self._look, None if minutes is None else 60 * minutes, tell or tell_changes())
+        minutes, tell = race_options.wait_idle, tell_changes()
+        wait_s = None if minutes is None else 60 * minutes
+        self._idle = Idle(self._look, wait_s, lambda line: (self.tell or tell)(line))
         self.session = Session(self._machine, time.monotonic_ns)
         self._recorder: Recorder | None = None
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.interpreter, race_options.record_file)
         self._hosts: Hosts | None = None
-        self.lanes = LaneGroup(self.session, self._plan_next, places=self._place)
+        self.lanes = LaneGroup(self.session, self._plan_next, places=self._connection)
         self.experiments = ExperimentControl(self.session, self.lanes)
         Repeat(self.session, self.lanes.repeat)
         self.profiles = Profiling(self.session, self.lanes)
@@ -125,12 +100,16 @@ class Program(LocalRun):
             race = race_options.baseline_race
             baseline = Baseline(race, race_options.slower_than, lambda: self.header) if race is not None else None
             act = partial(run_command, race_options.notify)
-            self._outside.enter_context(notices(self.session, act, lambda line: self.say(line), baseline))
+            self._outside.enter_context(
+                notices(self.session, act, lambda line: (self.tell or say)(line), baseline)
+            )
         if race_options.metrics:
             from tfmon.api.metrics import give_metrics
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
-        self._views = Views(self.session, self._place, kept=bool(race_options.record), links=race_options.link)
+        self._views = Views(
+            self.session, self._connection, kept=bool(race_options.record), links=race_options.link
+        )
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         self._closed = False
@@ -185,7 +164,7 @@ class Program(LocalRun):
         return plan
 
     def repeat(self) -> str:
-        """Return the command that repeats it; raises UsageError."""
+        """Return the command that repeats the race; raises UsageError."""
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan | None = None) -> None:
@@ -209,7 +188,7 @@ class Program(LocalRun):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Differences between lanes, and views."""
+        """Lines about differing files and views."""
         race = self.planned().race
         return *race.differs, *describe(race.views)
 
@@ -223,7 +202,7 @@ class Program(LocalRun):
         return (summarise(result, self.header).to_json() if as_json else to_text(result)), code
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
+        """Wait; return whether the race has ended."""
         time.sleep(timeout_s)
         return self.lanes.all_over
 
@@ -260,47 +239,46 @@ class Program(LocalRun):
         self.lanes.resume([lane.spec.name for lane in lanes if lane.phase == PAUSED])
         return True
 
-    def perform(self, message: ControlMessage) -> str:
+    def perform(self, command: Command) -> str:
         """Carry out a request."""
         lanes, experiments = self.lanes, self.experiments
-        match message:
-            case ChangeKnob():
-                lanes.set_knob(message.lane, message.knob, message.value)
-            case ChangeLanes("pause"):
-                lanes.pause(message.lanes)
-            case ChangeLanes("resume"):
-                lanes.resume(message.lanes)
-            case ChangeLanes("restart"):
-                lanes.restart(message.lanes)
-            case ChangeLanes(action):
-                for lane in message.lanes:
-                    (lanes.kill if action == "end" else lanes.ask_stack)(lane)
-            case ChangeMode():
-                lanes.set_mode(message.mode)
-            case BeginRace():
-                lanes.race(message.scenario)
-            case BeginCrossover():
-                experiments.start_crossover(message.knob, message.low, message.high)
-            case BeginTuning():
-                experiments.start_tuning(message.lane, everything=message.everything)
-            case ProfileLanes((lane,)):
-                return self.profiles.text(lane)
-            case ProfileLanes((first, second)):
-                return self.profiles.pair(first, second)
-            case Perform("undo"):
+        match command:
+            case Command("change knob", (lane,), knob, (value,)):
+                lanes.set_knob(lane, knob, value)
+            case Command("pause", names):
+                lanes.pause(names)
+            case Command("resume", names):
+                lanes.resume(names)
+            case Command("restart", names):
+                lanes.restart(names)
+            case Command("end", (lane,)):
+                lanes.kill(lane)
+            case Command("report stack", (lane,)):
+                lanes.ask_stack(lane)
+            case Command("change mode"):
+                lanes.set_mode(command.name)
+            case Command("begin race"):
+                lanes.race(command.name)
+            case Command("begin crossover", (), knob, (float(low), float(high))):
+                experiments.start_crossover(knob, low, high)
+            case Command("begin tuning", (lane,), _, (everything,)):
+                experiments.start_tuning(lane, everything=bool(everything))
+            case Command("profile lanes", names):
+                return self.profiles.of_lanes(names)
+            case Command("undo"):
                 return experiments.undo()
-            case Perform("end_series"):
+            case Command("end series"):
                 experiments.stop()
-            case Perform("repeat"):
+            case Command("repeat"):
                 return self.repeat()
-            case Perform("examine"):
+            case Command("examine"):
                 return self.examine()
-            case Perform("watch_gpus"):
+            case Command("watch gpus"):
                 return self.watch_gpus()
-            case Perform("end_now"):
+            case Command("end now"):
                 lanes.end_now()
             case _:
-                raise TfmonError(f"this run cannot do that: {message}")
+                raise errors.TfmonError(f"this run cannot do that: {command}")
         return ""
 
     @property
@@ -309,7 +287,7 @@ class Program(LocalRun):
         return self.lanes.all_over
 
     def watch_gpus(self) -> str:
-        """Read all GPUs; return why there are none."""
+        """Read all GPUs; return why no GPU is readable."""
         search = self._find_gpus()
         with self._searching:
             visible = [gpu for gpu in search.sampled if gpu.uuid not in self._read_gpus]
@@ -331,7 +309,7 @@ class Program(LocalRun):
         ticker.start()
 
     def close(self, interrupted: str = "") -> None:
-        """End everything: at most 3 s, plus slow disks and commands."""
+        """End everything, in at most 3 s plus the time of slow disks and commands."""
         if interrupted:
             self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
         self.experiments.stop()
@@ -358,17 +336,17 @@ class Program(LocalRun):
 
     @property
     def header(self) -> Header | None:
-        """For the recording. `None` before it begins."""
+        """The header of the recording. `None` before the start."""
         recorded = self._recorder.header if self._recorder is not None else None
         return recorded or self._header
 
     @property
     def trains_command(self) -> bool:
-        """Whether a user's command trains or will."""
+        """Whether a user's command trains or will train."""
         return bool((self._latest or self._options).command) and not self.session.snapshot().over
 
     def _plan_next(self, scenario: str) -> RacePlan:
-        """Explicit lanes are only for the first race."""
+        """Plan a later race, which has the default lanes."""
         return self.plan(
             find_scenario(scenario), RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
         )
@@ -376,7 +354,6 @@ class Program(LocalRun):
     def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
         from tfmon.api.race_hosts import Hosts
         from tfmon.api.settings import find_host
-        from tfmon.lanes.remote.connection import Connection  # late: few races need them
         from tfmon.lanes.remote.ray import gpus_needed
 
         def find(name: str) -> Host:
@@ -385,19 +362,19 @@ class Program(LocalRun):
             )
 
         if self._hosts is None:
-            self._hosts = Hosts(self.session, Connection)
+            self._hosts = Hosts(self.session)
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
 
-    def _place(self, host: str) -> Connection:
+    def _connection(self, host: str) -> Connection:
         assert self._hosts is not None, "a host without a connection"
-        return self._hosts.place(host)
+        return self._hosts.connections[host]
 
     def _look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
         return self._hosts.look(host, gpus) if host and self._hosts is not None else look(gpus)
 
     def _find_gpus(self, host: str = "") -> GpuSearch:
         if host and self._hosts is not None:
-            return self._hosts.search(host)
+            return self._hosts.searches[host]
         with self._searching:
             if self._search is None:
                 self._search = find_gpus(self._options.interpreter)
@@ -418,11 +395,11 @@ class Ending:
 
     @property
     def unhealthy(self) -> str:
-        """The concern of `fail_on`, past or present."""
+        """The first lane and concern of `fail_on` so far, or ""."""
         snapshot = self._session.snapshot()
         lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
         result = ((lane, concern) for lane in lanes for concern in concerns(snapshot, lane))
-        texts = (f"{lane.title}: {one.text}" for lane, one in result if one.id in self._fail_on)
+        texts = (f"{lane.title}: {concern.text}" for lane, concern in result if concern.id in self._fail_on)
         return next(texts, self._unhealthy)
 
     def _finish_when_narrow(self, event: Event) -> None:
@@ -442,20 +419,20 @@ class Ending:
         """Return the exit code for the lanes."""
         phases = [lane.phase for lane in self._session.snapshot().lanes]
         if ABSENT in phases:
-            return EXIT_DEVICE_ABSENT
-        return EXIT_LANE_FAILED if FAILED in phases else EXIT_FINE
+            return errors.EXIT_DEVICE_ABSENT
+        return errors.EXIT_LANE_FAILED if FAILED in phases else errors.EXIT_FINE
 
     def exit_code_of_race(self, interrupted: str) -> int:
-        """Return the exit code of race or command."""
+        """Return the exit code of the race or command."""
         lanes, ours = self._session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
-            return EXIT_UNHEALTHY
+            return errors.EXIT_UNHEALTHY
         command_ended = len(lanes) == 1 and lanes[0].script.command and lanes[0].end.event is not None
-        if command_ended and ours != EXIT_DEVICE_ABSENT:
+        if command_ended and ours != errors.EXIT_DEVICE_ABSENT:
             code, ended_well, trouble = code_of_command(lanes[0]), lanes[0].phase == DONE, lanes[0].trouble
             refused = trouble is not None and trouble.kind == "scenario"
-            if code == EXIT_INTERRUPTED and not interrupted and (ended_well or refused):
+            if code == errors.EXIT_INTERRUPTED and not interrupted and (ended_well or refused):
                 return ours  # tfmon's own Ctrl+C ended it
             if code or ended_well:
                 return code
-        return EXIT_INTERRUPTED if interrupted else ours
+        return errors.EXIT_INTERRUPTED if interrupted else ours

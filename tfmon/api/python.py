@@ -54,7 +54,7 @@ P = ParamSpec("P")
 def with_arguments(
     options: Callable[P, Chosen], command: str
 ) -> Callable[[Callable[[Chosen], Result]], Callable[P, Result]]:
-    """Give a function declared options as arguments."""
+    """Return a decorator that gives a function the options as arguments."""
 
     def decorate(function: Callable[[Chosen], Result]) -> Callable[P, Result]:
         made = inspect.signature(options)
@@ -121,15 +121,15 @@ class SweepArguments(SweepOptions):
 def race(arguments: RaceArguments) -> RaceResult:
     """Race a scenario without a screen, as `tfmon race --headless` does, and return the result.
 
-    The call returns when the race is over; a race without an end lasts 30 s. No signal handler is set, so that it
-    may run in any thread, and beside a running event loop: `await asyncio.to_thread(tfmon.race, …)`. At an
-    exception, such as KeyboardInterrupt, the lanes are ended before it goes on.
+    A race without an end lasts 30 s. No signal handler is set, so the call may run in any thread, and beside an
+    event loop: `await asyncio.to_thread(tfmon.race, …)`. An exception, such as KeyboardInterrupt, first ends the
+    lanes.
 
     Raises:
-        UsageError: what was requested is not possible.
-        DeviceAbsentError: a lane names a GPU that is not there.
-        GpusBusyError: others use every GPU that the lanes could have, for longer than `wait_idle`.
-        LaneFailedError: a lane failed, or has a concern of `fail_on`; its `result` has the measurements.
+        UsageError: An argument is not possible.
+        DeviceAbsentError: The GPU of a lane does not exist.
+        GpusBusyError: Others use all suitable GPUs for longer than `wait_idle`.
+        LaneFailedError: A lane failed, or has a concern of `fail_on`. `result` has the measurements.
     """
     with teller(arguments.progress) as tell, alone(arguments.wait, tell):
         return _race(arguments.unwatched(), arguments.info, tell, check=arguments.check)
@@ -160,11 +160,11 @@ def _race(
 def sweep(arguments: SweepArguments) -> SweepResult:
     """Measure all combinations of the values of some knobs, as `tfmon sweep --headless` does.
 
-    Each is raced in turns against the baseline on the same device. No signal handler is set; at an exception, such
-    as KeyboardInterrupt, the lanes are ended before it goes on, and the measurements are in the file.
+    Each combination is raced in turns against the baseline on the same device. No signal handler is set. An
+    exception, such as KeyboardInterrupt, first ends the lanes. The file has the measurements.
 
     Raises:
-        TfmonError: what was requested is not possible.
+        TfmonError: An argument is not possible.
     """
     with teller(arguments.progress) as tell, alone(arguments.wait, tell):
         program = SweepProgram(arguments)
@@ -176,7 +176,7 @@ def sweep(arguments: SweepArguments) -> SweepResult:
 
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
-"""A result, a file, an id, `last`, or a folder of files."""
+"""A result, a file, an id, `last`, or a folder."""
 
 
 def diff(
@@ -186,16 +186,16 @@ def diff(
     slower_than: float = 0.05,
     more_memory_than: float | None = None,
 ) -> Gate:
-    """Return whether any lane of a run is slower than in the baseline, or that this cannot be told.
+    """Return whether any lane of a run is slower than in the baseline, if that is known.
 
     Args:
-        baseline: The race to compare with, or several, each of which was raced beside one run.
-        run: The race that is judged, or as many.
-        slower_than: A lane is slower when its throughput fell by more than this share.
-        more_memory_than: Judge the memory of the lanes instead: it may grow by this share.
+        baseline: One or more races to compare with.
+        run: The judged races, each raced beside one baseline.
+        slower_than: A lane is slower if the throughput fell by more than this share.
+        more_memory_than: Judge the memory instead, which may grow by this share.
 
     Raises:
-        TfmonError: one of them cannot be read, or is of another scenario.
+        TfmonError: A race cannot be read, or is of another scenario.
     """
     limit, name = SHARE.argument("slower_than", slower_than), SLOWER
     if more_memory_than is not None:

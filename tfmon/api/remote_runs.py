@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tfmon.api.settings import find_host
-from tfmon.api.sockets import LONGEST_BYTES, LiveRun, choose, read_greeting
+from tfmon.api.sockets import LONGEST_BYTES, choose, live_runs
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.remote.start_program import PATIENCE_S, Wire
 from tfmon.lanes.remote.trouble import no_agent, why_ended
@@ -29,7 +29,7 @@ def copies() -> Path:
 
 
 class RemoteRuns:
-    """The runs of a host, and one connection."""
+    """The runs of a host, over one connection."""
 
     def __init__(self, name: str) -> None:
         self.host = find_host(name)
@@ -38,14 +38,10 @@ class RemoteRuns:
         answer = self._wire.first_word(Path(remote_bridge.__file__))
         self.connection.settimeout(PATIENCE_S)
         try:
-            found = [(Path(path), str(line).encode()) for path, line in answer["runs"]]
+            self.runs = live_runs([(str(path), str(line)) for path, line in answer["runs"]], self.host.name)
         except (ValueError, TypeError, KeyError):
             self.close()
-            raise no_agent(self.host, "its word cannot be read") from None
-        self.runs: list[LiveRun] = []
-        for path, line in found:
-            with contextlib.suppress(TfmonError):
-                self.runs.append(LiveRun(path, read_greeting(line), self.host.name))
+            raise no_agent(self.host, "its answer cannot be read") from None
 
     def connect(self, word: str) -> socket.socket | None:
         """Return the connection to a run."""
@@ -113,7 +109,7 @@ class RemoteRuns:
             with self.connection.makefile("rb") as answer:
                 yield answer
         except (ValueError, TypeError, LookupError):
-            raise no_agent(self.host, "its word cannot be read") from None
+            raise no_agent(self.host, "its answer cannot be read") from None
         except (ConnectionError, TimeoutError):
             raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
 
@@ -125,7 +121,7 @@ class RemoteRuns:
         return self._lost(code, f"the run goes on if the machine does: tfmon attach {name} shows it again")
 
     def _lost(self, code: int | None, hint: str) -> TfmonError:
-        why = why_ended(self.host, code, self._wire.said())
+        why = why_ended(self.host, code, self._wire.error_lines())
         message = f"the connection to {self.host.name} is lost: {why}"
         return TfmonError(message, hint, exit_code=EXIT_LANE_FAILED)
 

@@ -15,6 +15,7 @@ from tfmon.catalog import find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import KnobValue, Settings, exact
+from tfmon.model.lane_relations import distinct
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.series import CROSSOVER
@@ -43,7 +44,7 @@ def command_of(analysis: Analysis) -> str:
 
 def _with_settings(snapshot: Snapshot, lane: LaneState, settings: Settings) -> Snapshot:
     changed = replace(lane, settings=dict(settings))
-    return replace(snapshot, lanes=tuple(changed if one is lane else one for one in snapshot.lanes))
+    return replace(snapshot, lanes=tuple(changed if state is lane else state for state in snapshot.lanes))
 
 
 def command_line(
@@ -102,23 +103,22 @@ def _of_plan(plan: RacePlan) -> list[str]:
 
 
 def _lanes(snapshot: Snapshot) -> list[str]:
-    """Return the lanes' options, common ones once."""
     defaults = {knob.name: knob.default for knob in snapshot.race.knobs}
     script = any(lane.script.command for lane in snapshot.lanes)
     every = [_settings(lane, defaults, script=script) for lane in snapshot.lanes]
     shared = {
         name: value
         for name, value in every[0].items()
-        if all(name in one and _same(one[name], value) for one in every)
+        if all(distinct(settings.get(name)) == distinct(value) for settings in every)
     }
     argv: list[str] = []
     for lane, settings in zip(snapshot.lanes, every, strict=True):
-        own = [_word(name, value) for name, value in settings.items() if name not in shared]
-        if torn := next((word for word in own if "," in word), ""):
+        assignments = [_word(name, value) for name, value in settings.items() if name not in shared]
+        if torn := next((word for word in assignments if "," in word), ""):
             raise UsageError(f"{torn} cannot be set for one lane on a command line", "its value has a comma")
-        argv += ["--lane", ",".join([lane.spec.place, *own])]
+        argv += ["--lane", ",".join([lane.spec.place, *assignments])]
     for name, value in shared.items():
-        if script or name not in defaults or not _same(defaults[name], value):
+        if script or name not in defaults or distinct(defaults[name]) != distinct(value):
             argv += ["--set", _word(name, value)]
     return argv
 
@@ -128,10 +128,6 @@ def _settings(lane: LaneState, defaults: Mapping[str, KnobValue], *, script: boo
     if script:
         return {name: value for name, value in known.items() if name in defaults or name in lane.spec.settings}
     return {name: known.get(name, default) for name, default in defaults.items()}
-
-
-def _same(one: KnobValue, other: KnobValue) -> bool:
-    return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def _word(name: str, value: KnobValue) -> str:

@@ -27,7 +27,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
-from tfmon.model.control_messages import ControlMessage
+from tfmon.model.control_messages import Command
 from tfmon.model.session import Session
 from tfmon.system.threads import start_thread
 
@@ -37,7 +37,7 @@ HANGUP = signal.SIGHUP
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 FOLDER_VARIABLE = "TFMON_STATE"
 LOOK_EVERY_S = 0.1
-TOLD_EVERY_S = 1.0
+REPORT_EVERY_S = 1.0
 Tell = Callable[[str], None]
 _IN_THIS_PROCESS = threading.Lock()
 
@@ -57,7 +57,7 @@ class AnyRun(ABC):
 
     @abstractmethod
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
+        """Wait; return whether the run has ended."""
 
     @abstractmethod
     def line(self) -> str:
@@ -83,18 +83,18 @@ class AnyRun(ABC):
             suspender.continue_lanes()
 
     def news(self) -> Iterable[str]:
-        """Return new lines that stay."""
+        """Return new lines about the run."""
         return ()
 
     def settle(self, *, interrupted: bool) -> None:
         """Keep the result while the lanes still exist."""
 
     def ending_line(self) -> str:
-        """Return what the end waits for."""
+        """Return a line about processes that delay the end."""
         return ""
 
     def end_now(self) -> None:
-        """Kill the processes that the end waits for."""
+        """Kill the processes that delay the end."""
 
     def go_on_alone(self) -> bool:
         """Continue without the terminal, if possible."""
@@ -106,15 +106,16 @@ class LocalRun(AnyRun):
 
     session: Session
     hint = ""
-    """For a user without recordings."""
+    """Hint for a new user."""
+    tell: Tell | None = None
     is_series = False
-    """Whether it ends with its series, even if viewers are attached."""
+    """Whether the run ends with a series, even with viewers."""
 
     def announce(self) -> None:
-        """Tell viewers what will be run."""
+        """Announce the run to viewers."""
 
     def prepare(self) -> None:
-        """Plan it, and close it after an error; raises TfmonError."""
+        """Plan the run, and close it after an error; raises TfmonError."""
 
     @property
     def notes(self) -> Sequence[str]:
@@ -123,12 +124,12 @@ class LocalRun(AnyRun):
 
     @property
     def trains_command(self) -> bool:
-        """Whether a user's command trains or will."""
+        """Whether a user's command trains or will train."""
         return False
 
     @property
     def all_over(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether everything has ended."""
         return self.join(0)
 
     @property
@@ -137,11 +138,8 @@ class LocalRun(AnyRun):
         recording = self.session.snapshot().recording
         return recording.path if recording is not None else ""
 
-    def publish(self) -> None:
-        """Report facts without an event."""
-
     @abstractmethod
-    def perform(self, message: ControlMessage) -> str:
+    def perform(self, command: Command) -> str:
         """Carry out a request; raises TfmonError or ExperimentError."""
 
     @abstractmethod
@@ -160,7 +158,7 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
     due_s = 0.0
     while not (over := run.join(POLL_S)) and not stopped():
         if time.monotonic() >= due_s:
-            due_s = time.monotonic() + TOLD_EVERY_S
+            due_s = time.monotonic() + REPORT_EVERY_S
             if say is not None:
                 for line in run.news():
                     say(line)
@@ -188,7 +186,7 @@ def collect_rarely() -> None:
 
 
 def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
-    """Follow a run and close it; return why it was interrupted.
+    """Follow a run and close it; return the interruption.
 
     `quiet`: the output is a command's, which gets stdin unchanged. Thread: the main thread.
     """
@@ -205,7 +203,7 @@ class Interruption:
     """Whether an ending signal has arrived."""
 
     def __init__(self, react: Callable[[], None], hangup: Callable[[], bool]) -> None:
-        """Call `react` at each signal, at SIGHUP unless `hangup`, in a thread, returns True."""
+        """Call `react` at each signal. At SIGHUP, a thread calls `hangup`, which returns True to prevent that."""
         self.signal = ""
         self.count = 0
         self._react, self._hangup, self._hung_up = react, hangup, False
@@ -220,7 +218,7 @@ class Interruption:
         if self._hung_up:
             return
         self._hung_up = True
-        # It takes locks, whose owner may be interrupted.
+        # `hangup` takes locks, whose owner may be interrupted.
         start_thread("tfmon-hangup", lambda: self._hangup() or end(), lambda _reason: end())
 
     def take(self, name: str = "") -> None:
@@ -236,7 +234,7 @@ class Interruption:
 
     @property
     def reason(self) -> str:
-        """Empty before a signal."""
+        """The reason of an interruption, or ""."""
         return f"interrupted by {self.signal}" if self.signal else ""
 
 
@@ -248,10 +246,10 @@ def ended(
     *,
     quiet: bool = False,
 ) -> Iterator[Interruption]:
-    """Catch the signals that would end the program, and close a run at the end: the only way to quit.
+    """Catch the signals that would end the program, and close a run at the end.
 
-    A second signal ends immediately what the first waits for. `leave` closes the screen and the run; `hangup`,
-    called at SIGHUP, returns whether the program continues. Thread: the main thread.
+    A second signal kills the processes that delay the end. `leave` closes the screen and the run. `hangup`, called
+    at SIGHUP, returns whether the program continues. Thread: the main thread.
     """
 
     def react() -> None:
@@ -283,7 +281,7 @@ def ended(
 
 @contextlib.contextmanager
 def closed_terminal(call: Callable[[], object]) -> Iterator[None]:
-    """Call a function if the terminal is closed: only its session's leader gets SIGHUP."""
+    """Call a function if the terminal is closed. Only its session's leader gets SIGHUP."""
     over, poll = threading.Event(), select.poll()
     for fd in (0, 1, 2):
         with contextlib.suppress(OSError):
@@ -333,11 +331,11 @@ def teller(progress: bool | Tell) -> Iterator[Tell | None]:
     elif callable(progress):
         yield progress
     elif (display := notebook_display()) is not None:
-        place = display({"text/plain": "the race begins …"}, raw=True, display_id=True)
+        handle = display({"text/plain": "the race begins …"}, raw=True, display_id=True)
         try:
-            yield lambda text: place.update({"text/plain": text}, raw=True)
+            yield lambda text: handle.update({"text/plain": text}, raw=True)
         finally:
-            place.update({"text/plain": ""}, raw=True)
+            handle.update({"text/plain": ""}, raw=True)
     else:
         try:
             yield show_progress if sys.stderr is not None and sys.stderr.isatty() else None
@@ -363,9 +361,9 @@ def tell_changes() -> Tell:
         if sys.stderr.isatty():
             show_progress(line)
             return
-        about = line.partition("): ")[2]
-        if line and about != last[0]:
-            last[0] = about
+        change = line.partition("): ")[2]
+        if line and change != last[0]:
+            last[0] = change
             click.echo(f"tfmon: {line}", err=True)
 
     return tell
@@ -375,22 +373,22 @@ def state_folder() -> Path:
     """Return the folder for persistent data."""
     from platformdirs import user_state_path
 
-    named = os.environ.get(FOLDER_VARIABLE)
-    return Path(named) if named else user_state_path("tfmon", appauthor=False)
+    folder = os.environ.get(FOLDER_VARIABLE)
+    return Path(folder) if folder else user_state_path("tfmon", appauthor=False)
 
 
 @contextlib.contextmanager
 def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
-    """Wait until Python's other race is over, or raise TfmonError."""
-    since_s, told_s, looks = time.monotonic(), -TOLD_EVERY_S, 0
+    """Wait for the end of another race of Python, or raise TfmonError."""
+    since_s, reported_s, looks = time.monotonic(), -REPORT_EVERY_S, 0
     with contextlib.ExitStack() as entered:
         while other := _enter(entered):
             looks += 1
             if not wait and looks > 1:  # a race on a terminal locks it for a moment
                 raise TfmonError(f"another race is under way{other}", "wait=True waits until it is over")
             now_s = time.monotonic()
-            if tell is not None and now_s >= told_s + TOLD_EVERY_S:
-                told_s = now_s
+            if tell is not None and now_s >= reported_s + REPORT_EVERY_S:
+                reported_s = now_s
                 tell(f"another race is under way{other}; waiting for its end: {units.clock(now_s - since_s)}")
             time.sleep(LOOK_EVERY_S)
         yield
@@ -398,7 +396,7 @@ def alone(wait: bool, tell: Tell | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beside() -> Iterator[str]:
-    """Announce a race; return the text about another."""
+    """Announce a race; return a text about another race."""
     with contextlib.ExitStack() as entered:
         with contextlib.ExitStack() as looked:
             other = _enter(looked)
@@ -411,7 +409,7 @@ def beside() -> Iterator[str]:
 
 
 def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
-    """Lock both files; return the other process."""
+    """Lock a file, or return a text about the owner of the lock."""
     if not _IN_THIS_PROCESS.acquire(blocking=False):
         return " in this process"
     with contextlib.ExitStack() as mine:
@@ -421,7 +419,7 @@ def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
-            fd = None  # other processes are not seen
+            fd = None  # other processes are not detected
         if fd is not None:
             mine.callback(os.close, fd)
             try:

@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 
 if TYPE_CHECKING:
-    from tfmon.api.run_base import LocalRun, Tell
+    from tfmon.api.run_base import LocalRun
 
-    Make: TypeAlias = Callable[[Tell | None], LocalRun]
-    """Makes a run, whose lines go to the viewers, or without a function to the terminal."""
+    Make: TypeAlias = Callable[[], LocalRun]
 
 LOOK_S = 2.0
 
 
 def start(make: Make, *, as_json: bool = False, detach: bool = False) -> socket.socket:
-    """Start a process for a run; return its first viewer's connection.
+    """Start a process for a run; return the first viewer's connection.
 
-    It ends when the run is over and no viewer is attached, or with a series. A user's command continues if its
-    first viewer vanishes.
+    The process ends with a series, or with the last viewer of an ended race. A user's command continues without
+    the first viewer.
     """
     ours, theirs = socket.socketpair()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # A Ctrl+C there would end it without a word.
+    # Ctrl+C would end the new process silently.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         if os.fork() == 0:
@@ -55,13 +54,12 @@ def start(make: Make, *, as_json: bool = False, detach: bool = False) -> socket.
 
 
 def _leave_terminal(kept: int) -> None:
-    """Close inherited descriptors except one and piped input."""
     from tfmon.api.run_base import state_folder
     from tfmon.api.sockets import LOG
 
     with contextlib.suppress(FileNotFoundError):  # no /proc
         for fd in {*map(int, os.listdir("/dev/fd"))} - {0, 1, 2, kept}:  # noqa: PTH208
-            with contextlib.suppress(OSError):  # the list's own descriptor
+            with contextlib.suppress(OSError):  # the descriptor of the list
                 os.close(fd)
     null = os.open(os.devnull, os.O_RDWR)
     log = null
@@ -83,9 +81,8 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
     from tfmon.model import codec
     from tfmon.recordings import library
 
-    tellers: list[Tell] = []
     try:
-        run = make(lambda line: tellers[0](line) if tellers else None)
+        run = make()
         run.announce()
     except TfmonError as error:
         first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
@@ -96,7 +93,7 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
     began = False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         server = Server(run, interrupted)
-        tellers.append(server.tell)
+        run.tell = server.tell
         server.connect(first, ends_run=not (command or detach))
         server.listen()
         try:
@@ -110,13 +107,11 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         collect_rarely()
         while not interrupted.wait(LOOK_S) and not server.all_done():
             server.listen()
-            run.publish()
             if run.is_series and run.join(0) and not (command and server.lost):
                 break
         if began:
             run.settle(interrupted=bool(interrupted.count))
     run.alone = command and server.lost
-    run.publish()
     printed, code = run.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
     server.close(code, result.splitlines())

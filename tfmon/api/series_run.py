@@ -13,7 +13,6 @@ from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
-from tfmon.api.run_base import Tell
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.lane_state import Trouble
@@ -38,9 +37,8 @@ class SeriesProgram(Program):
         race_options: RaceOptions,
         purpose: Purpose,
         make: Callable[[Sequence[LaneSpec]], SeriesState],
-        tell: Tell | None = None,
     ) -> None:
-        super().__init__(race_options, purpose, tell)
+        super().__init__(race_options, purpose)
         self._make = make
 
     def begin(self, plan: RacePlan | None = None) -> None:
@@ -56,7 +54,7 @@ class SeriesProgram(Program):
         return *(f"{lane.spec.id}: {lane.spec.name}" for lane in self.planned().lanes), *super().notes
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
+        """Wait; return whether the series has ended."""
         return self.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
 
     def line(self) -> str:
@@ -64,7 +62,7 @@ class SeriesProgram(Program):
         return lane_series_progress(self.session.snapshot())
 
     def settle(self, *, interrupted: bool) -> None:
-        """Keep the result before the lanes get back their settings, which begins another period."""
+        """Keep the result before the lanes' settings are restored, which begins another period."""
         while not self.experiments.join(0):
             self.experiments.stop()
         snapshot, measured = self.session.snapshot(), self.experiments.measured
@@ -83,7 +81,7 @@ class SeriesProgram(Program):
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
-        if self.alone or self.result is None:  # without a terminal, or it could not begin
+        if self.alone or self.result is None:  # without a terminal, or without a start
             return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race_report import to_text
         from tfmon.reports.series_report import series_to_json
@@ -97,7 +95,6 @@ class ProfileProgram(Program):
     """Profiles of one or two lanes."""
 
     result: Profile | None = None
-    """`None` after a signal."""
     sides: tuple[ProfiledSide, ProfiledSide] | None = None
 
     def __init__(

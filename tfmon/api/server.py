@@ -13,41 +13,31 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
 
+from tfmon.api import sockets
 from tfmon.api.run_base import Interruption, LocalRun
-from tfmon.api.sockets import (
-    LONGEST_REQUEST_BYTES,
-    Answer,
-    Ended,
-    Follow,
-    Request,
-    RunnerGreeting,
-    listen,
-    peer,
-)
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError
 from tfmon.model import codec
-from tfmon.model.control_messages import BeginRace, ChangeLanes, ControlMessage, EndRun, Perform, ProfileLanes
+from tfmon.model.control_messages import Command
 from tfmon.model.events import Event
-from tfmon.model.lane_state import PAUSED
+from tfmon.model.lane_events import PAUSED
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread
 
 CALM_S = 1.0
-"""Each wake-up costs CPU time."""
+"""Delay of events, as each wake-up costs CPU time."""
 AFTER_KEY_S = 10.0
-"""For this time after a request, events are sent at once. Source: `ui.monitor.CALM_NS`."""
+"""Time after a request in which events are sent at once. Source: `ui.monitor.CALM_NS`."""
 MOST_WAITING = 2_000
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
-"""For viewers that do not read."""
-SLOW = (Perform("await_start"), Perform("examine"), Perform("watch_gpus"))
-UNANNOUNCED = (*SLOW, Perform("repeat"), Perform("suspend"), Perform("continue"), Perform("leave"))
+SLOW = ("await start", "examine", "watch gpus", "begin race", "profile lanes")
+UNANNOUNCED = ("await start", "examine", "watch gpus", "profile lanes", "repeat", "suspend", "continue", "leave")
 
 
 class Server:
-    """The viewers of a run. Thread: any; the session may be locked when its lock is taken."""
+    """The viewers of a run. Thread: any. The session may be locked before the server."""
 
     def __init__(self, program: LocalRun, interrupted: Interruption) -> None:
         self.lock = threading.Lock()
@@ -74,7 +64,7 @@ class Server:
             if self._listening is not None:
                 self._listening.shutdown(socket.SHUT_RDWR)
                 self._listening = None
-            listening = self._listening = listen()
+            listening = self._listening = sockets.listen()
         except OSError as error:
             self.unreachable = f"no other terminal can attach to it ({error})"
         else:
@@ -88,17 +78,17 @@ class Server:
         with contextlib.suppress(OSError), listening:  # until it is shut down
             while True:
                 connection, _ = listening.accept()
-                if peer(connection)[1] == os.getuid() and len(self.viewers) < MOST_VIEWERS:
+                if sockets.peer(connection)[1] == os.getuid() and len(self.viewers) < MOST_VIEWERS:
                     with contextlib.suppress(OSError):
                         self.connect(connection)
                 else:
                     connection.close()
 
     def connect(self, connection: socket.socket, *, ends_run: bool = False) -> Connection:
-        """Add a viewer; with `ends_run`, the run ends if it vanishes."""
+        """Add a viewer. With `ends_run`, the run ends if the viewer vanishes."""
         known = self.known
         path = known.recording.path if known.recording is not None else ""
-        greeting = RunnerGreeting(
+        greeting = sockets.RunnerGreeting(
             pid=os.getpid(), scenario=known.race.scenario, recording=path, clock_ns=time.monotonic_ns()
         )
         connection.sendall(codec.encode(greeting))
@@ -121,7 +111,7 @@ class Server:
             lanes = self._program.session.snapshot().lanes
             paused = tuple(lane.spec.name for lane in lanes if lane.phase == PAUSED)
             if paused and not watched:
-                self._program.perform(ChangeLanes("resume", paused))
+                self._program.perform(Command("resume", paused))
 
     def begin(self, start: TfmonError | Sequence[str]) -> None:
         """Set the result of the start."""
@@ -134,10 +124,10 @@ class Server:
         """Display a line on all viewers, except one."""
         for viewer in [*self.viewers]:
             if viewer is not except_to:
-                viewer.send(Answer(text=text))
+                viewer.send(sockets.Answer(text=text))
 
     def all_done(self) -> bool:
-        """Return whether nothing and nobody is left."""
+        """Return whether the run and all viewers have ended."""
         failed = self._start.done() and self._start.exception() is not None
         return not self.viewers and (failed or self._program.all_over)
 
@@ -148,72 +138,74 @@ class Server:
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
         leaving = [viewer for viewer in self.viewers if viewer.follows]
         for viewer in leaving:
-            viewer.send(Ended(exit_code=exit_code, result=tuple(result)))
+            viewer.send(sockets.Ended(exit_code=exit_code, result=tuple(result)))
         until_s = time.monotonic() + FAREWELL_S
         for viewer in leaving:
             viewer.over.wait(max(0.0, until_s - time.monotonic()))
 
-    def handle(self, viewer: Connection, request: Request) -> None:
-        """Carry out a request; slow ones in a thread."""
-        message = request.message
-        if isinstance(message, Follow):
-            return
-        answer = partial(self._answer, viewer, request.number, message)
-        if message in SLOW or isinstance(message, BeginRace | ProfileLanes):
+    def handle(self, viewer: Connection, request: sockets.Request) -> None:
+        """Carry out a request, in a thread if it is slow."""
+        answer = partial(self._answer, viewer, request)
+        if request.command.action in SLOW:
             start_thread("tfmon-viewer", answer, log)
         else:
             answer()
 
-    def _answer(self, viewer: Connection, number: int, message: ControlMessage) -> None:
+    def _answer(self, viewer: Connection, request: sockets.Request) -> None:
+        number, command = request.number, request.command
         try:
-            answer = Answer(number=number, text=self._perform(message))
+            answer = sockets.Answer(number=number, text=self._perform(command))
         except TfmonError as error:
-            answer = Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
+            answer = sockets.Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
         except ExperimentError as error:
-            answer = Answer(number=number, error=str(error))
-        except Exception as error:  # noqa: BLE001 - the run continues, whatever a request causes
-            answer = Answer(number=number, error=f"{describe(message)} failed: {type(error).__name__}: {error}")
-        if message not in UNANNOUNCED and not isinstance(message, ProfileLanes) and not answer.error:
-            self.tell(f"{viewer.name}: {describe(message)}", except_to=viewer)
+            answer = sockets.Answer(number=number, error=str(error))
+        except Exception as error:  # noqa: BLE001 - the run continues after any error
+            answer = sockets.Answer(
+                number=number, error=f"{describe(command)} failed: {type(error).__name__}: {error}"
+            )
+        if command.action not in UNANNOUNCED and not answer.error:
+            self.tell(f"{viewer.name}: {describe(command)}", except_to=viewer)
         viewer.send(answer)
 
     def _end(self, signal_name: str) -> None:
         if not (self._start.done() or self._program.session.snapshot().lanes):
-            # The wait for a host or GPU would continue.
+            # The start would wait for a host or GPU.
             code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
             for viewer in self.viewers:
                 with contextlib.suppress(OSError):
-                    viewer.socket.sendall(codec.encode(Ended(exit_code=code)))
+                    viewer.socket.sendall(codec.encode(sockets.Ended(exit_code=code)))
             os._exit(code)
         if not self._interrupted.count:  # a second call would not wait
             self._interrupted.take(signal_name)
 
-    def _perform(self, message: ControlMessage) -> str:
-        if isinstance(message, EndRun):
-            self._end(message.signal)
-            return ""
-        if message == Perform("await_start"):
-            return self._start.result()
-        if message == Perform("suspend"):
-            self._program.suspend_lanes()
-        elif message == Perform("continue"):
-            self._program.continue_lanes()
-        elif message != Perform("leave"):
-            return self._program.perform(message)
+    def _perform(self, command: Command) -> str:
+        match command.action:
+            case "end run":
+                self._end(command.name)
+            case "await start":
+                return self._start.result()
+            case "suspend":
+                self._program.suspend_lanes()
+            case "continue":
+                self._program.continue_lanes()
+            case "leave":
+                pass
+            case _:
+                return self._program.perform(command)
         return ""
 
 
 class Connection:
-    """A viewer and its queue. Thread: `add` with the server's lock; `read` and `_write` in their own."""
+    """A viewer and the queue of messages. Thread: `add` with the server's lock, `read` and `_write` in threads."""
 
     def __init__(self, server: Server, connection: socket.socket, *, ends_run: bool) -> None:
         self.socket, self.ends_run, self._server = connection, ends_run, server
         self.follows = self.suspends = self.left = False
         self.over = threading.Event()
-        self.name = f"process {peer(connection)[0]}"
+        self.name = f"process {sockets.peer(connection)[0]}"
         self._active_s = time.monotonic()
         self._wake = threading.Event()
-        self._waiting: list[Event | Answer | Ended] = []
+        self._waiting: list[Event | sockets.Answer | sockets.Ended] = []
         self._behind = True
         """Whether a snapshot is sent next."""
 
@@ -223,12 +215,12 @@ class Connection:
             return
         self._waiting.append(event)
         if len(self._waiting) > MOST_WAITING:
-            self._waiting = [line for line in self._waiting if isinstance(line, Answer | Ended)]
+            self._waiting = [line for line in self._waiting if isinstance(line, sockets.Answer | sockets.Ended)]
             self._behind = True
         if time.monotonic() - self._active_s < AFTER_KEY_S:
             self._wake.set()
 
-    def send(self, message: Answer | Ended) -> None:
+    def send(self, message: sockets.Answer | sockets.Ended) -> None:
         """Queue a message after the events."""
         with self._server.lock:
             self._waiting.append(message)
@@ -247,8 +239,8 @@ class Connection:
         """Handle requests until the connection ends."""
         try:
             with self.socket.makefile("rb") as lines, contextlib.suppress(OSError):
-                while (line := lines.readline(LONGEST_REQUEST_BYTES)).endswith(b"\n"):
-                    self._handle(codec.read(codec.parse(line), Request))
+                while (line := lines.readline(sockets.LONGEST_REQUEST_BYTES)).endswith(b"\n"):
+                    self._handle(codec.read(codec.parse(line), sockets.Request))
         except codec.CodecError as error:
             log(f"{self.name} sent an invalid request: {error}")
         finally:
@@ -257,17 +249,19 @@ class Connection:
             self._server._disconnect(self)
             self.socket.close()
 
-    def _handle(self, request: Request) -> None:
+    def _handle(self, request: sockets.Request) -> None:
         self._active_s = time.monotonic()
-        match request.message:
-            case Follow(terminal=terminal) if not self.follows:
-                self.name += f" on {codec.clean(terminal, 40)}" if terminal else ""
-                self.follows = True
-                self._wake.set()
-                start_thread("tfmon-viewer", self._write, self.drop)
-            case Perform("leave"):
+        match request.command:
+            case Command("follow", name=terminal):
+                if not self.follows:
+                    self.name += f" on {codec.clean(terminal, 40)}" if terminal else ""
+                    self.follows = True
+                    self._wake.set()
+                    start_thread("tfmon-viewer", self._write, self.drop)
+                return
+            case Command("leave"):
                 self.left = True
-            case Perform("suspend" | "continue" as action):
+            case Command("suspend" | "continue" as action):
                 self.suspends = action == "suspend"
         self._server.handle(self, request)
 
@@ -280,18 +274,14 @@ class Connection:
                     known = [Known(known=self._server.known)] if self._behind else []
                     waiting, self._waiting, self._behind = self._waiting, [], False
                 self.socket.sendall(b"".join(map(codec.encode, (*known, *waiting))))
-                if any(isinstance(line, Ended) for line in waiting):
+                if any(isinstance(line, sockets.Ended) for line in waiting):
                     self.over.set()
 
 
-def describe(message: ControlMessage) -> str:
-    """Return such as "pause cpu"."""
-    kind, *values = codec.plain(message).values()
-    title = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in kind).strip()
-    if isinstance(message, ChangeLanes | Perform):
-        title, *values = values
-    parts = [", ".join(value) if isinstance(value, list) else str(value) for value in values if value is not None]
-    return f"{title.replace('_', ' ')} {', '.join(parts)}".strip()
+def describe(command: Command) -> str:
+    """Return a text such as "pause cpu"."""
+    parts = [*command.lanes, command.name, *map(str, command.values)]
+    return f"{command.action} {', '.join(filter(None, parts))}".strip()
 
 
 def log(line: str) -> None:

@@ -29,9 +29,8 @@ Value: TypeAlias = str | bool | float | tuple[str, ...]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
 LIMITS = "limits"
-"""Stands for all commands."""
+"""The name of all commands."""
 SCREENS = "race watch sweep replay attach config"
-"""Commands with a screen, and `config`."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -80,7 +79,7 @@ class ScreenOptions(Options):
 
     @property
     def charset(self) -> Charset | None:
-        """`None` for the default of the locale."""
+        """The characters, or `None` for the locale's."""
         return None if self.characters == "auto" else cast(Charset, self.characters)
 
 
@@ -92,7 +91,7 @@ def _themes() -> Sequence[str]:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LimitOptions(Options):
-    """Limits that are settings alone."""
+    """Limits, which are only settings."""
 
     @classmethod
     def of_user(cls) -> LimitOptions:
@@ -145,18 +144,18 @@ class Resolved:
     source: Source
 
 
-def resolve(name: str, given: object = None, file: ConfigFile | None = None) -> Resolved:
+def resolve(name: str, argument: object = None, file: ConfigFile | None = None) -> Resolved:
     """Return the value in effect; raises UsageError."""
     setting = BY_NAME[name]
-    said = os.environ.get(setting.variable, "")
+    text = os.environ.get(setting.variable, "")
     try:
-        if given is not None:
-            return Resolved(setting.read(given), "flag")
-        if said:
-            return Resolved(setting.read(said), "environment")
+        if argument is not None:
+            return Resolved(setting.read(argument), "flag")
+        if text:
+            return Resolved(setting.read(text), "environment")
     except ValueError as error:
-        where = setting.variable if given is None else f"--{name}"
-        raise UsageError(f"{where}: {error}") from None
+        source = setting.variable if argument is None else f"--{name}"
+        raise UsageError(f"{source}: {error}") from None
     values = (file or config_file()).values
     return Resolved(values[name], "file") if name in values else Resolved(setting.default, "default")
 
@@ -173,7 +172,7 @@ def settled(options: Chosen, command: str) -> Chosen:
 
 
 def find_host(name: str, cluster: RayCluster | None = None, gpus: int = 0) -> Host:
-    """Return a host; raises UsageError or TfmonError."""
+    """Return a host; raises TfmonError."""
     host = config_file().hosts.get(name)
     if is_ray(name) and (host is None or not host.run):
         from tfmon.lanes.remote.ray import RayCluster
@@ -191,7 +190,7 @@ class ConfigFile:
     values: Mapping[str, Value] = field(default_factory=dict)
     hosts: Mapping[str, Host] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
-    """By the ids of `tfmon.ui.keys`."""
+    """Keys by the ids of `tfmon.ui.keys`."""
     mistakes: tuple[str, ...] = ()
 
 
@@ -199,8 +198,8 @@ def config_path() -> Path:
     """Return the path of the file."""
     from platformdirs import user_config_path
 
-    named = os.environ.get(FILE_VARIABLE, "")
-    return Path(named).expanduser().absolute() if named else user_config_path("tfmon") / "config.toml"
+    path = os.environ.get(FILE_VARIABLE, "")
+    return Path(path).expanduser().absolute() if path else user_config_path("tfmon") / "config.toml"
 
 
 def config_file() -> ConfigFile:
@@ -217,8 +216,8 @@ def read_file(path: Path) -> ConfigFile:
     try:
         text = path.read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        named = os.environ.get(FILE_VARIABLE)
-        return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if named else ())
+        required = os.environ.get(FILE_VARIABLE)
+        return ConfigFile(path, mistakes=(f"{FILE_VARIABLE}: {path} is not there",) if required else ())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         return ConfigFile(path, exists=True, mistakes=(f"{path} cannot be read: {reason}",))

@@ -1,6 +1,6 @@
-"""Sockets between viewers and the process of a run, and their messages, a line of JSON each.
+"""Sockets between viewers and a runner. Each message is a line of JSON.
 
-After the greeting of a runner, a viewer that sends `Follow` gets a snapshot, then each event.
+After the runner's greeting, a viewer that sends the command `follow` receives a snapshot, then each event.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import socket
 import stat
 import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -19,23 +19,22 @@ from typing import NamedTuple, TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
-from tfmon.model.control_messages import ControlMessage
+from tfmon.model.control_messages import Command
 from tfmon.model.events import Event
 from tfmon.model.header import SCHEMA
-from tfmon.recordings import library, sweeps
+from tfmon.recordings import library, remote_bridge, sweeps
 from tfmon.recordings.header_lines import Known
 from tfmon.version import __version__
 
 FOLDER_VARIABLE = "TFMON_RUNTIME"
 SUFFIX = ".sock"
 LOG = "runner.log"
-"""The runners' stderr."""
 LONGEST_PATH = 100
-"""Source: unix(7), sun_path has 108 bytes; 104 on macOS."""
+"""Source: unix(7). sun_path has 108 bytes, and 104 on macOS."""
 ANSWER_S = 3.0
 LONGEST_REQUEST_BYTES = 65_536
 LONGEST_BYTES = 2**28
-"""A lane's state after a day is 5 MB; a run has at most 16 lanes."""
+"""A lane's state after a day is 5 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +47,20 @@ class RunnerGreeting:
     scenario: str
     recording: str = ""
     clock_ns: int = field(default=0, compare=False)
-    """For stamps of its events."""
+    """The runner's clock, for stamps of events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Follow:
-    """Request a snapshot, then each event."""
-
-    terminal: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Request:
-    """A message with a number for its answer."""
+    """A command with a number for its answer."""
 
     number: int
-    message: ControlMessage | Follow
+    command: Command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The text, or the error; without a number, a line for all viewers."""
+    """The text or the error of a request. Without a number, a line for all viewers."""
 
     number: int = 0
     text: str = ""
@@ -99,7 +91,7 @@ class LiveRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its recording's id, or its process."""
+        """The id of the recording, or the process."""
         recording = Path(self.greeting.recording)
         folders = [library.folder().resolve(), sweeps.folder().resolve()]
         listed = bool(self.host) or recording.parent.resolve() in folders
@@ -107,7 +99,7 @@ class LiveRun(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """With the host."""
+        """The name with the host."""
         return f"{self.host}/{self.name}" if self.host else self.name
 
     def _has_name(self, word: str) -> bool:
@@ -179,38 +171,35 @@ def read_greeting(line: bytes) -> RunnerGreeting:
         from tfmon.api.run_base import state_folder
 
         hint = f"{LOG} in {state_folder()} may say why"
-        raise TfmonError("the process that was to run the race has ended", hint, exit_code=EXIT_LANE_FAILED)
+        raise TfmonError("the process that should run the race has ended", hint, exit_code=EXIT_LANE_FAILED)
     try:
         message: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
     except CodecError as error:
-        raise UsageError(f"what runs the race is not understood: {error}", "it is of another tfmon") from None
+        raise UsageError(
+            f"the runner's message cannot be read: {error}", "it runs another version of tfmon"
+        ) from None
     if isinstance(message, Ended):
         raise TfmonError(message.error, message.hint, exit_code=message.exit_code)
     return message
 
 
-def under_way() -> Iterator[LiveRun]:
-    """Yield the user's runs, oldest first."""
-    for path in sorted(folder().glob(f"*{SUFFIX}"), key=_age):
-        try:
-            with connect(path) as connection, connection.makefile("rb") as lines:
-                yield LiveRun(path, read_greeting(lines.readline(LONGEST_REQUEST_BYTES)))
-        except ConnectionRefusedError:
-            with contextlib.suppress(OSError):
-                path.unlink()
-        except (OSError, TfmonError):
-            continue
+def under_way() -> list[LiveRun]:
+    """Return the user's runs, oldest first."""
+    return live_runs(remote_bridge.greetings([folder()]))
 
 
-def _age(path: Path) -> tuple[float, str]:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime, path.name
-    return 0.0, path.name
+def live_runs(greetings: Iterable[tuple[str, str]], host: str = "") -> list[LiveRun]:
+    """Return the runs whose greeting can be read."""
+    result = []
+    for path, line in greetings:
+        with contextlib.suppress(TfmonError):
+            result.append(LiveRun(Path(path), read_greeting(line.encode()), host))
+    return result
 
 
 def find(word: str) -> LiveRun | None:
     """Return a local run; see `choose`."""
-    return choose(list(under_way()), word)
+    return choose(under_way(), word)
 
 
 def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:

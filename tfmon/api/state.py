@@ -6,19 +6,18 @@ import contextlib
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, compare, log_speeds
+from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, compare, pairs_of
 from tfmon.api.run_base import state_folder
 from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.codec import CodecError, parse, plain, read, to_json
+from tfmon.model.codec import CodecError, parse, read, to_json
 from tfmon.model.events import Event, FilesWritten, RaceBegan
 from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.race import TURNS, BetweenProcesses, Machine
@@ -31,11 +30,11 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.connection import Connection
 
 NOISY = 2 * BETWEEN_PROCESSES_SD
-"""A larger error teaches nothing."""
+"""A race with a larger error is ignored."""
 
 
 def path() -> Path:
-    """Return the file."""
+    """Return the file of the measured between-process variance."""
     return state_folder() / "between-processes.json"
 
 
@@ -49,8 +48,8 @@ def remember_race(raced: Snapshot) -> None:
     if not raced.race.fresh or raced.race.mode != TURNS or len(raced.lanes) < 2:
         return
     first, last = raced.lanes[0], raced.lanes[-1]
-    apart = raced.machine_key(first) != raced.machine_key(last)
-    result = compare(log_speeds(first.slices), log_speeds(last.slices), apart=apart)
+    two_machines = raced.machine_key(first) != raced.machine_key(last)
+    result = compare(pairs_of(first.slices, last.slices), two_machines=two_machines)
     between = result.between if result is not None else None
     if result is None or between is None or between.learnt is None:
         return
@@ -77,41 +76,43 @@ def _key(machines: Sequence[Machine]) -> str:
 
 
 def _read() -> dict[str, BetweenProcesses]:
-    """Return the table. Empty for a broken file, because no race depends on it."""
+    """Return the table, which is empty for an unreadable file."""
     try:
         table: dict[str, BetweenProcesses] = read(parse(path().read_bytes()), dict[str, BetweenProcesses])
     except (OSError, CodecError):
         return {}
-    return {key: one for key, one in table.items() if math.isfinite(one.squares) and 0 < one.degrees < math.inf}
+    return {
+        key: estimate
+        for key, estimate in table.items()
+        if math.isfinite(estimate.squares) and 0 < estimate.degrees < math.inf
+    }
 
 
 def _write(table: Mapping[str, BetweenProcesses]) -> None:
-    """Replace the file atomically, if possible."""
     with contextlib.suppress(OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path().parent, prefix=path().name)
+        part = path().with_suffix(f".{os.getpid()}.part")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(to_json(table), file, indent=1)
-            Path(name).replace(path())
-        except OSError:
-            Path(name).unlink(missing_ok=True)
+            part.write_text(json.dumps(to_json(table), indent=1), "utf-8")
+            part.replace(path())
+        finally:
+            part.unlink(missing_ok=True)
 
 
 class Views:
-    """The views of a user's lanes. Thread: `plan` and `close` can block."""
+    """The views of lanes with scripts. Thread: `plan` and `close` can block."""
 
     def __init__(
         self, session: Session, connection: Callable[[str], Connection], *, kept: bool, links: Sequence[str]
     ) -> None:
         self._session, self._connection, self._kept = session, connection, kept
         self._links = tuple(links)
-        self._found: dict[str, View] = {}
+        self._by_host: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
         session.listen(self._hear)
 
     def plan(self, plan: RacePlan, *, in_place: bool, restarts: bool) -> RacePlan:
-        """Return a plan with views. A single lane that is not restarted has none."""
+        """Return a plan with views, unless a single lane is never restarted."""
         while len(self._races) > 1:
             self._settle_first()
         if not plan.command or (not in_place and not restarts and len(plan.lanes) < 2):
@@ -122,22 +123,17 @@ class Views:
 
     def _find(self, host: str) -> View:
         most = LimitOptions.of_user().view_copy << 20
-        if host not in self._found and host:
+        if host not in self._by_host and host:
+            from tfmon.lanes.remote import questions
             from tfmon.lanes.remote.connection import working_folder
 
-            about = {"folder": working_folder(), "copy_bytes": most, "kept": self._kept}
-            self._found[host] = self._ask(host, "view", about)
-        elif host not in self._found:
+            self._by_host[host] = self._connection(host).ask(questions.view, working_folder(), most, self._kept)
+        elif host not in self._by_host:
             sweep(library.folder())
-            self._found[host] = find_view(
+            self._by_host[host] = find_view(
                 str(Path.cwd()), library.folder(), most, kept=self._kept, links=self._links
             )
-        return self._found[host]
-
-    def _ask(self, host: str, question: str, about: dict[str, Any]) -> View:
-        from tfmon.lanes.remote.questions import read_part
-
-        return read_part(self._connection(host).ask(question, **about), "view", View)
+        return self._by_host[host]
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, RaceBegan):
@@ -149,7 +145,7 @@ class Views:
         for host, view in views.items():
             with contextlib.suppress(TfmonError, OSError):  # the next race removes the rest on a lost host
                 if view.store and host:
-                    settled[host] = self._ask(host, "settle", {"view": plain(view), "age_s": age_s})
+                    settled[host] = self._connection(host).ask(settle, view, age_s)
                 elif view.store:
                     settled[host] = settle(view, age_s)
         return settled

@@ -29,7 +29,7 @@ _KEEP = "tfmon profile NAME --keep DIR keeps traces; P in a race has its profile
 
 
 def kept_side(id: str, word: str, python: Path, chrome: str = "") -> ProfiledSide:
-    """Return the profiles of a recording (`last:B`), or of a folder with traces; raises TfmonError."""
+    """Return the profiles of a recording (`last:B`) or folder; raises TfmonError."""
     path = Path(word)
     if path.is_dir() or word.endswith(".xplane.pb"):
         return ProfiledSide(id, word, tuple(_traces(path, python, chrome)))
@@ -84,11 +84,11 @@ def merge_traces(traces: Sequence[tuple[str, Path]], target: Path) -> None:
         with target.open("w", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[\n')
             first = True
-            for place, (title, path) in enumerate(traces):
+            for index, (title, path) in enumerate(traces):
                 steps = (event["ts"] for event in _events(path) if "step_num" in event.get("args", ()))
                 began_us = min(steps, default=0.0)
                 for event in _events(path):
-                    event["pid"] += place * _MORE
+                    event["pid"] += index * _MORE
                     if event["name"] == "process_name":
                         event["args"]["name"] = f"{title}: {event['args']['name']}"
                     if "ts" in event:

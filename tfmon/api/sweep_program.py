@@ -15,7 +15,7 @@ from tfmon.api import devices
 from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
 from tfmon.api.program import Program
-from tfmon.api.run_base import LocalRun
+from tfmon.api.run_base import AnyRun, LocalRun
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import (
     EXIT_CANNOT_TELL,
@@ -29,7 +29,7 @@ from tfmon.errors import (
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.control_messages import ControlMessage, Perform
+from tfmon.model.control_messages import Command
 from tfmon.model.events import RecordingChanged
 from tfmon.model.folder_views import View, describe
 from tfmon.model.knobs import KnobError, KnobValue, Settings, exact, guess_settings, parse_settings
@@ -39,7 +39,7 @@ from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.probes.machine import read_machine
 from tfmon.recordings import sweeps
-from tfmon.series.engine import RaceStation, Station
+from tfmon.series.engine import RaceStation, Series
 from tfmon.series.sweep import Sweep
 
 if TYPE_CHECKING:
@@ -55,13 +55,42 @@ AT_ONCE = 16
 ON = ("on",)
 
 
-class SweepProgram(LocalRun):
-    """A sweep. Thread: its creation and `close` can block."""
+class StationsRun(AnyRun):
+    """A series whose stations have separate programs. Thread: `close` can block."""
+
+    series: Series | None = None
+    stations: Sequence[ProgramStation] = ()
+
+    def begin(self) -> None:
+        """Start the workers."""
+        assert self.series is not None, "it could not be planned"
+        self.series.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether the series has ended."""
+        assert self.series is not None, "it could not be planned"
+        return self.series.join(timeout_s)
+
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        """The owners of the lanes' processes."""
+        return [station.program.lanes.suspension for station in self.stations]
+
+    def close(self, reason: str = "") -> None:
+        """End the series and every process."""
+        if self.series is not None:
+            self.series.stop(reason or "stopped by the user")
+            self.series.join(END_S + 5)
+        close_all(self.stations)
+
+
+class SweepProgram(StationsRun, LocalRun):
+    """A sweep. Thread: creation and `close` can block."""
+
+    stations: Sequence[PlaceStation] = ()
 
     def __init__(self, options: SweepOptions) -> None:
-        self._stations: list[PlaceStation] = []
         self.session = Session(read_machine(), time.monotonic_ns)
-        """Without a race, for viewers."""
         self.file: sweeps.SweepFile | None = None
         try:
             if options.resume is not None:
@@ -77,8 +106,8 @@ class SweepProgram(LocalRun):
                 self._info = _with_scope(
                     _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
                 )
-                self._stations = open_stations(self._info, options.on, options.race, state.plan.over)
-                new = [station.kind for station in self._stations if station.kind not in state.plan.kinds]
+                self.stations = open_stations(self._info, options.on, options.race, state.plan.over)
+                new = [station.kind for station in self.stations if station.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
@@ -88,37 +117,25 @@ class SweepProgram(LocalRun):
                 options = replace(options, on=options.on or ("gpu" if "gpus" in swept else "cpu",))
                 self._info = _with_scope(result, options, swept)
                 over, baseline = _read_options(self._info, options)
-                self._stations = open_stations(self._info, options.on, options.race, over)
-                state = _planned(self._info, options, over, baseline, self._stations)
+                self.stations = open_stations(self._info, options.on, options.race, over)
+                state = _planned(self._info, options, over, baseline, self.stations)
                 self.file = sweeps.create(Path(options.record) if options.record else None, state, self._info.name)
-            stations: list[Station] = [*self._stations]
             begun = self.session.snapshot()
-            titled = replace(begun.race, scenario=self.title)
+            titled = replace(begun.race, scenario=self._info.name)
             self.session.restore(replace(begun, race=titled, experiment=state))
-            self.sweep = Sweep(state, stations, self._keep)
+            self.series = self.sweep = Sweep(state, self.stations, self._keep)
             self._known, self._unsaved = self.sweep.ranking, ""
-            self.publish()
+            self._publish()
         except BaseException:
             self.close()
             raise
 
     @property
-    def title(self) -> str:
-        """The scenario or command."""
-        return self._info.name
-
-    @property
-    def views(self) -> dict[str, View]:
-        """The views of the working folder."""
-        return {host: view for station in self._stations for host, view in station.views.items()}
-
-    @property
     def trains_command(self) -> bool:
-        """Whether it sweeps the user's command."""
+        """Whether a user's command is swept."""
         return bool(self._info.command)
 
-    def publish(self) -> None:
-        """Publish whether the file is written."""
+    def _publish(self) -> None:
         assert self.file is not None, "it is there once the places are"
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
@@ -128,24 +145,17 @@ class SweepProgram(LocalRun):
         assert self.file is not None, "it is there once the places are"
         if not isinstance(step, SeriesEnded):
             self.file.write(step)
+            self._publish()
         self.session.advance_series(step)
 
-    def begin(self) -> None:
-        """Start the workers."""
-        self.sweep.start()
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
-        return self.sweep.join(timeout_s)
-
     def line(self) -> str:
-        """Return the progress and the best."""
+        """Return the progress and the best combination."""
         from tfmon.reports.series_report import progress_line
 
         return progress_line(self.sweep.ranking)
 
     def news(self) -> Iterator[str]:
-        """Yield settled combinations, losses, and errors."""
+        """Yield lines about finished combinations and errors."""
         from tfmon.reports.series_report import happened
 
         before, self._known = self._known, self.sweep.ranking
@@ -158,7 +168,7 @@ class SweepProgram(LocalRun):
     @property
     def notes(self) -> Sequence[str]:
         """The lanes' views."""
-        return describe(self.views)
+        return describe({host: view for station in self.stations for host, view in station.views.items()})
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
@@ -172,29 +182,18 @@ class SweepProgram(LocalRun):
         printed = (sweep_to_json if as_json else to_text)(result, str(file.path) if file is not None else "")
         return printed, EXIT_INTERRUPTED if interrupted else code
 
-    def perform(self, message: ControlMessage) -> str:
+    def perform(self, command: Command) -> str:
         """Carry out a request."""
-        match message:
-            case Perform("end_now" | "repeat"):
-                pass
-            case _:
-                raise TfmonError(CHOOSES_ITSELF)
+        if command.action not in ("end now", "repeat"):
+            raise TfmonError(CHOOSES_ITSELF)
         return ""
-
-    @property
-    def suspenders(self) -> Sequence[Suspender]:
-        """Of all places."""
-        return [station.suspension for station in self._stations]
 
     def close(self, reason: str = "") -> None:
         """End the sweep and every process."""
-        sweep = getattr(self, "sweep", None)
-        if sweep is not None:
-            sweep.stop(reason or "stopped by the user")
-            sweep.join(END_S + 5)
-        close_all(self._stations)
+        super().close(reason)
         if self.file is not None:
             self.file.close()
+            self._publish()
 
 
 def _last() -> Path:
@@ -211,16 +210,16 @@ def _read_options(
 
     try:
         over = parse_over(None if info.command else info.knobs, options.over)
-        own = guess_settings(options.settings) if info.command else parse_settings(info.knobs, options.settings)
+        common = guess_settings(options.settings) if info.command else parse_settings(info.knobs, options.settings)
     except KnobError as error:
         hint = "such as --over lr=1e-3,1e-4" if info.command else f"tfmon show {info.name} lists the knobs"
         raise UsageError(str(error), hint, options=("over",)) from error
     counts = {name: min(values) for name, values in over.items() if name in KINDS}
-    return over, {**info.defaults(), **own, **counts}
+    return over, {**info.defaults(), **common, **counts}
 
 
 def _with_scope(info: ScenarioInfo, options: SweepOptions, swept: Iterable[str]) -> ScenarioInfo:
-    places = [word.partition("*")[0].strip() for one in options.on for word in one.split(",")]
+    places = [word.partition("*")[0].strip() for option in options.on for word in option.split(",")]
     try:
         return devices.with_scope(info, ["2xcpu"] if {*swept} & {*KINDS} else places)
     except SpecError:
@@ -291,8 +290,8 @@ def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, .
             raise UsageError(f"this sweep is of another command: {plan.scenario}", "leave the command out")
         return command_scenario(plan.command)
     info = find_scenario(plan.scenario)
-    named = find_scenario(scenario) if scenario is not None else info
-    if command or named.path != info.path:
+    requested = find_scenario(scenario) if scenario is not None else info
+    if command or requested.path != info.path:
         raise UsageError(f"this sweep is of another scenario: {plan.scenario}", "leave the scenario out")
     if plan.source and digest(info.path) != plan.source:
         raise UsageError(
@@ -302,18 +301,14 @@ def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, .
 
 
 class ProgramStation(RaceStation):
-    """A place whose races are the visits."""
+    """A place that measures by races."""
 
     def __init__(self, options: RaceOptions, purpose: Purpose) -> None:
+        super().__init__()
         self.options = options
         self.program = Program(options, purpose)
         self.session = self.program.session
         self._began = False
-
-    @property
-    def suspension(self) -> Suspender:
-        """Suspends its lanes along with tfmon."""
-        return self.program.lanes.suspension
 
     def race(self, plan: RacePlan) -> tuple[str, str]:
         """Start fresh lanes; return their names."""
@@ -350,7 +345,7 @@ class PlaceStation(ProgramStation):
         self._word = word
         self.views: dict[str, View] = {}
         self.absent: dict[int, str] = {}
-        """Unavailable numbers of devices, with the error."""
+        """Errors by unavailable number of devices."""
         try:
             spec = self._find(word)
         except BaseException:
@@ -368,8 +363,7 @@ class PlaceStation(ProgramStation):
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
 
     def _find(self, word: str) -> LaneSpec:
-        """The largest number is searched first, to reserve it in Ray."""
-        for count in sorted(self._counts, reverse=True)[:-1]:
+        for count in sorted(self._counts, reverse=True)[:-1]:  # reserves the largest number in Ray
             try:
                 self._planned(_with_count(word, count))
             except DeviceAbsentError as error:
@@ -397,14 +391,16 @@ def _with_count(word: str, count: int) -> str:
     return f"{host}{slash}{count}x{kind}"
 
 
-def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: int = 0) -> list[tuple[str, int]]:
-    """Return each place with its number among equal ones; raises UsageError or TfmonError.
+def split_places(
+    requested: Sequence[str], cluster: RayCluster | None = None, most: int = 0
+) -> list[tuple[str, int]]:
+    """Return each place with the number among equal places; raises TfmonError.
 
-    A word for Ray expands to the free places, or N with `*N`.
+    A place of Ray expands to the free places, or to N with `*N`.
     """
     places: list[tuple[str, int]] = []
     unlimited: list[str] = []
-    for word in [part.strip() for one in given for part in one.split(",")]:
+    for word in [part.strip() for option in requested for part in option.split(",")]:
         name, star, times = word.partition("*")
         if not name or "=" in name or (star and not (times.isdecimal() and int(times) > 0)):
             raise UsageError(
@@ -419,7 +415,7 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
             _check_disjoint(name, unlimited)
             unlimited.append(name)
         count = int(times) if star else _room(_with_count(name, most) if most else name, cluster) if on_ray else 1
-        already = sum(one == name for one, _ in places)
+        already = sum(known == name for known, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
             raise UsageError(
@@ -430,9 +426,9 @@ def split_places(given: Sequence[str], cluster: RayCluster | None = None, most: 
     return places
 
 
-def _check_disjoint(name: str, others: Sequence[str]) -> None:
+def _check_disjoint(name: str, known: Sequence[str]) -> None:
     host, _, kind = name.rpartition("/")
-    for other in others:
+    for other in known:
         other_host, _, other_kind = other.rpartition("/")
         kind_of_node, before = word_of(host), word_of(other_host)
         if kind == other_kind and (kind_of_node == before or not kind_of_node or not before):
@@ -455,12 +451,12 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 
 
 def open_stations(
-    info: ScenarioInfo, places_given: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
+    info: ScenarioInfo, requested: Sequence[str], race: RaceOptions, over: Mapping[str, Sequence[KnobValue]]
 ) -> list[PlaceStation]:
-    """Connect to the places; raises UsageError or TfmonError."""
+    """Connect to the places; raises TfmonError."""
     name = counted(over)
     counts = [int(value) for value in over.get(name, ())]
-    places = split_places(places_given, race.ray_cluster, max(counts, default=0))
+    places = split_places(requested, race.ray_cluster, max(counts, default=0))
     for word, _ in places:
         if name and word.rpartition("/")[2] != KINDS[name]:
             hint = f"such as --on {KINDS[name]} or HOST/{KINDS[name]}"
@@ -468,16 +464,18 @@ def open_stations(
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-connect") as pool:
         waiting = [pool.submit(PlaceStation, info, word, race, number, counts) for word, number in places]
         try:
-            return [one.result() for one in waiting]
-        except BaseException:  # Ctrl+C, too
-            for one in waiting:
-                one.cancel()
+            return [future.result() for future in waiting]
+        except BaseException:  # also Ctrl+C
+            for future in waiting:
+                future.cancel()
             opened, _ = wait(waiting)
-            close_all([one.result() for one in opened if not one.cancelled() and one.exception() is None])
+            close_all(
+                [future.result() for future in opened if not future.cancelled() and future.exception() is None]
+            )
             raise
 
 
-def close_all(stations: Sequence[PlaceStation]) -> None:
+def close_all(stations: Sequence[ProgramStation]) -> None:
     """Close stations at the same time."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
-        list(pool.map(PlaceStation.close, stations))
+        list(pool.map(lambda station: station.close(), stations))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LaneFailedError(TfmonError):
-    """A lane failed, is not healthy, or its device does not exist. `result` has the measurements all the same."""
+    """A lane failed, is unhealthy, or has no device. `result` has the measurements."""
 
     def __init__(self, result: RaceResult, unhealthy: str = "") -> None:
         failed = [lane for lane in result.lanes if lane.state != "finished"]
@@ -34,69 +34,52 @@ class LaneFailedError(TfmonError):
 
 @dataclass(frozen=True, slots=True)
 class CombinationResult:
-    """One combination of a sweep. Unknown values are None."""
+    """One combination of a sweep. Unknown values are `None`."""
 
     settings: Mapping[str, KnobValue] = field(hash=False)
-    """The knobs that were swept."""
+    """The swept knobs."""
     device: str
     """The kind of device: `cpu`, `gpu`."""
     ratio: float | None
-    """Its throughput divided by the baseline's on the same device."""
+    """Throughput divided by the baseline's on the same device."""
     ratio_ci95: Interval | None
     examples_per_s: float | None
     memory_bytes: float | None
     bottleneck: str | None
     place: str | None
-    """Where it was measured last."""
+    """The last place of the measurement."""
     state: str
     """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `not settled`."""
     reason: str | None
-    """Why it was refused, or failed."""
+    """Why the combination was refused or failed."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
-    """All that the JSON object has of it."""
-
-
-class _Printed:
-    __slots__ = ()
-    table: str
-    data: Mapping[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(self.data)
-
-    def __str__(self) -> str:
-        return self.table
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self.table)}</pre>"
+    """The combination in the JSON object."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SweepResult(_Printed):
-    """The result of a sweep. `print` shows the table of the command."""
+class SweepResult:
+    """The result of a sweep. `print` shows the table."""
 
     scenario: str
     combinations: tuple[CombinationResult, ...]
-    """The best first."""
     text: str
-    """Which is the best, in words."""
+    """A text about the best combination."""
     file: Path | None
-    """Where it is kept; `resume` goes on with it."""
+    """The file, which `resume` continues."""
     interrupted: str | None
-    """Why it ended before all was measured."""
+    """Why the sweep is incomplete."""
     table: str = field(repr=False)
-    """The table that the command prints."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
     """The JSON object that the command prints."""
 
     def best(self, device: str | None = None) -> CombinationResult:
-        """Return the best combination, on a kind of device if there are several; raises TfmonError for none."""
+        """Return the best combination of a device, which several kinds require; raises TfmonError."""
         known = [
             combination
             for combination in self.combinations
             if combination.ratio is not None and device in (None, combination.device)
         ]
-        kinds = sorted({one.device for one in known})
+        kinds = sorted({result.device for result in known})
         if not known:
             raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
         if len(kinds) > 1:
@@ -104,9 +87,9 @@ class SweepResult(_Printed):
         return known[0]
 
     def to_frame(self) -> DataFrame:
-        """Return a pandas data frame: a row for each combination, the best first, and a column for each knob.
+        """Return a pandas data frame with a row for each combination, the best first.
 
-        Raises: TfmonError where pandas is not installed.
+        Raises: TfmonError without pandas.
         """
         rows = []
         for combination in self.combinations:
@@ -119,6 +102,16 @@ class SweepResult(_Printed):
             rows.append({**combination.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
         return pandas().DataFrame(rows)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return dict(self.data)
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table)}</pre>"
+
     def __repr__(self) -> str:
         return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
 
@@ -129,16 +122,16 @@ def sweep_result_of(ranking: Ranking, file: Path | None) -> SweepResult:
     from tfmon.reports.series_report import to_text as sweep_to_text
 
     data = sweep_to_json(ranking, str(file or ""))
-    same = [one.name for one in fields(CombinationResult) if one.name not in ("ratio_ci95", "data")]
+    same = [column.name for column in fields(CombinationResult) if column.name not in ("ratio_ci95", "data")]
     return SweepResult(
         scenario=data["scenario"],
         combinations=tuple(
             CombinationResult(
-                **{name: one[name] for name in same},
-                ratio_ci95=tuple(one["ratio_ci95"]) if one["ratio_ci95"] else None,
-                data=one,
+                **{name: row[name] for name in same},
+                ratio_ci95=tuple(row["ratio_ci95"]) if row["ratio_ci95"] else None,
+                data=row,
             )
-            for one in data["combinations"]
+            for row in data["combinations"]
         ),
         text="\n".join(data["text"]),
         file=file,

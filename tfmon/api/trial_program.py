@@ -10,7 +10,7 @@ from tfmon.analysis.summarise import summarise
 from tfmon.analysis.trial_answer import Trial, ended, judge_trial
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
-from tfmon.api.run_base import Tell, run_until_over, say
+from tfmon.api.run_base import run_until_over, say
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_DEVICE_ABSENT, EXIT_INTERRUPTED, EXIT_LANE_FAILED, UsageError
 from tfmon.lanes.plan import RacePlan
@@ -24,10 +24,10 @@ HEADLESS_SECONDS = 300.0
 
 
 class TrialProgram(Program):
-    """A race of two lanes of one script. It ends when both have ended, or one fails."""
+    """A race of two lanes of one script, which ends when both have ended, or one fails."""
 
-    def __init__(self, race_options: RaceOptions, purpose: Purpose, tell: Tell | None = None) -> None:
-        super().__init__(race_options, purpose, tell)
+    def __init__(self, race_options: RaceOptions, purpose: Purpose) -> None:
+        super().__init__(race_options, purpose)
         assert purpose.change is not None, "a try without a change"
         self.change = purpose.change
         self._lengths: dict[str, tuple[int, int | None]] = {}
@@ -48,7 +48,7 @@ class TrialProgram(Program):
                 options=("link",),
             )
         linked = [
-            path for path in self.change.paths if f"{path}/".startswith(tuple(f"{one}/" for one in view.links))
+            path for path in self.change.paths if f"{path}/".startswith(tuple(f"{link}/" for link in view.links))
         ]
         if linked and view.kind == COPY:
             raise UsageError(
@@ -66,12 +66,12 @@ class TrialProgram(Program):
             self._lengths[event.lane] = event.epochs, event.batches
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether both have ended, or one failed."""
+        """Wait; return whether the race has ended."""
         over = super().join(timeout_s)
         return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
 
     def judge(self) -> tuple[Trial, bool]:
-        """Return the answer, and whether it needs another run of the script as it is."""
+        """Return the answer, and whether the unchanged script must run again."""
         analysis = analyse(self.session.snapshot())
         trial, unclear = judge_trial(analysis, self._lengths, self.change.title, self.again)
         return replace(trial, files=self.change.paths), unclear
@@ -90,9 +90,9 @@ class TrialProgram(Program):
 
 
 def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
-    """Run both sides alternately, each by itself, if that can change the answer; return the interruption.
+    """Run both sides alternately, if that can change the answer; return the interruption.
 
-    If a side does not end, only the script as it is runs again, for as long: its losses show what seeds explain.
+    If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
     """
     trial, unclear = program.judge()
     first, second = program.session.snapshot().lanes
@@ -106,7 +106,7 @@ def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
         say("the losses differ: the script as it is runs once more")
     seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
     for number in range(2 * runs if in_pairs else 1):
-        side = (number + 1) // 2 % 2  # A B B A A B: a drift of the machine cancels out
+        side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
         purpose = Purpose(
             watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
         )

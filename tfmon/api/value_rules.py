@@ -1,7 +1,6 @@
 """Rules for the values of options, arguments and settings.
 
-A rule is a Click type, which parses text. Values from Python are not parsed: NumPy numbers are numbers, and text
-is not.
+A rule is a Click type, which parses text. Values from Python are not parsed, so text is not a number.
 """
 
 from __future__ import annotations
@@ -37,11 +36,10 @@ YEAR_S, WEEK_MIN = 365 * 86_400, 10_080
 LARGEST = 1e300
 LONGEST_VALUE = 80
 PATH = "path"
-"""Of files and folders."""
 
 
 class ValueRule(Kind[Out]):
-    """The allowed values: a reader of values, and one of text before it; both raise ValueError."""
+    """The allowed values, with a function that checks values and a function that parses text."""
 
     def __init__(
         self,
@@ -51,9 +49,9 @@ class ValueRule(Kind[Out]):
         *,
         parse: Callable[[str], object] = str,
         in_text: str = "",
-        words: Callable[[], Iterable[str]] = tuple,
+        choices: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        self.name, self.read, self.parse, self.words = name, read, parse, words
+        self.name, self.read, self.parse, self.choices = name, read, parse, choices
         self._allowed, self._in_text = allowed, in_text
 
     def allowed(self, *, in_text: bool = False) -> str:
@@ -72,7 +70,7 @@ class ValueRule(Kind[Out]):
         """Return the allowed words."""
         if self.name == PATH:
             return [CompletionItem(incomplete, type="file")]
-        return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
+        return [CompletionItem(word) for word in self.choices() if word.startswith(incomplete)]
 
     def argument(self, name: str, value: object) -> Out:
         """Return the value of an argument; raises UsageError."""
@@ -107,7 +105,7 @@ def whole(least: int, most: float = LARGEST, name: str = "number") -> ValueRule[
     return ValueRule(name, f"a whole number from {least}{_end(most)}", read, parse=int)
 
 
-def number(name: str, what: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule[float]:
+def number(name: str, noun: str, least: float, most: float = LARGEST, *, above: bool = False) -> ValueRule[float]:
     """Return the rule for numbers."""
 
     def read(value: object) -> float:
@@ -116,7 +114,7 @@ def number(name: str, what: str, least: float, most: float = LARGEST, *, above: 
         return result
 
     bounds = f"above {least:g}" if above else f"from {least:g}"
-    return ValueRule(name, f"{what} {bounds}{_end(most)}", read, parse=float)
+    return ValueRule(name, f"{noun} {bounds}{_end(most)}", read, parse=float)
 
 
 def _real(value: object) -> float:
@@ -157,7 +155,7 @@ def one_of(name: str, names: Callable[[], Sequence[str]]) -> ValueRule[str]:
         need(isinstance(value, str) and value in names())
         return str(value)
 
-    return ValueRule(name, lambda: f"one of {', '.join(names())}", read, words=names)
+    return ValueRule(name, lambda: f"one of {', '.join(names())}", read, choices=names)
 
 
 def _bool(value: object) -> bool:
@@ -184,7 +182,7 @@ PROGRESS = ValueRule("progress", "True or False, or a function that takes each l
 
 
 def text_of(value: object) -> str:
-    """Return non-empty text, or a path's."""
+    """Return a non-empty text or path."""
     if not isinstance(value, str | os.PathLike):
         raise ValueError
     result = os.fspath(value)
@@ -207,7 +205,7 @@ def line_of(value: object) -> str:
 
 
 class ProgramRule(ValueRule[str]):
-    """A program, which commands and Python look up later."""
+    """A program, which is searched later."""
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text unchanged."""
@@ -219,17 +217,17 @@ class ProgramRule(ValueRule[str]):
 
 
 def program_of(value: object) -> str:
-    """Return an existing program; "" stays."""
+    """Return an existing program, or ""."""
     need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
     return str(value)
 
 
 def file_or_bool(value: object) -> bool | Path:
-    """Return a bool, or a path."""
+    """Return a bool or path."""
     return value if isinstance(value, bool) else Path(text_of(value))
 
 
-def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
+def texts(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
     """Return the rule for lists of text."""
 
     def read(value: object) -> tuple[str, ...]:
@@ -242,8 +240,8 @@ def words(such_as: str, none: str = "") -> ValueRule[tuple[str, ...]]:
 
 
 def places_of(value: object) -> tuple[str, ...]:
-    """Return a place, or several."""
-    return words("").read([value] if isinstance(value, str) else value)
+    """Return one or more devices."""
+    return texts("").read([value] if isinstance(value, str) else value)
 
 
 def settings_of(value: object) -> tuple[str, ...]:
@@ -252,9 +250,14 @@ def settings_of(value: object) -> tuple[str, ...]:
         return tuple(map(line_of, value))
     if not isinstance(value, Mapping):
         raise ValueError
-    result = {knob: plain(one) for knob, one in value.items()}
-    need(all(isinstance(knob, str) and isinstance(one, bool | int | float | str) for knob, one in result.items()))
-    return tuple(f"{knob}={exact(one)}" for knob, one in result.items())
+    result = {knob: plain(setting) for knob, setting in value.items()}
+    need(
+        all(
+            isinstance(knob, str) and isinstance(setting, bool | int | float | str)
+            for knob, setting in result.items()
+        )
+    )
+    return tuple(f"{knob}={exact(setting)}" for knob, setting in result.items())
 
 
 def values_of(value: object) -> tuple[str, ...]:
@@ -266,13 +269,13 @@ def values_of(value: object) -> tuple[str, ...]:
     result = {}
     for knob, values in value.items():
         need(isinstance(values, Iterable) and not isinstance(values, Mapping))
-        result[knob] = values if isinstance(values, str) else ",".join(exact(plain(one)) for one in values)
+        result[knob] = values if isinstance(values, str) else ",".join(exact(plain(value)) for value in values)
     return tuple(f"{knob}={values}" for knob, values in result.items())
 
 
 def concerns_of(value: object) -> tuple[str, ...]:
     """Return the names of concerns."""
-    names = words("").read(value)
+    names = texts("").read(value)
     need((names or isinstance(value, tuple)) and all(name in FAIL_ON for name in names))
     return names
 
@@ -281,7 +284,7 @@ def causes_of(value: object) -> tuple[str, ...]:
     """Return the ids of causes."""
     from tfmon.analysis.cause_kinds import KINDS
 
-    ids = [id.strip() for id in value.split(",")] if isinstance(value, str) else words("").read(value)
+    ids = [id.strip() for id in value.split(",")] if isinstance(value, str) else texts("").read(value)
     need(all(id in KINDS for id in ids if id))
     return tuple(filter(None, ids))
 

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from tfmon import units
 from tfmon.api.options import Purpose, RaceOptions
-from tfmon.api.run_base import AnyRun, run_until_over
-from tfmon.api.sweep_program import ProgramStation
+from tfmon.api.run_base import run_until_over
+from tfmon.api.sweep_program import ProgramStation, StationsRun
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import Event
 from tfmon.model.race import Claim, ClaimResult, judge
-from tfmon.model.series import Attempt, Pair
+from tfmon.model.series import Attempt
 from tfmon.series.claims import ClaimPolicy
-from tfmon.series.engine import RaceVisit, RefusedError, Series, Visit
+from tfmon.series.engine import RefusedError, Series
 
-CLOSE_S = 15.0
 START_PATIENCE_S = 180.0
 
 
 def verify_claims(
     infos: Sequence[ScenarioInfo], python: Path, seconds: float | None = None
 ) -> tuple[list[ClaimResult], str]:
-    """Return a result for each measured claim, and why it was interrupted. Thread: the main thread."""
+    """Return the results and the interruption. Thread: the main thread."""
     claims = [(info, claim) for info in infos for claim in info.claims]
     raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
     policy = ClaimPolicy([claim for _, claim in raced], seconds)
@@ -74,37 +72,27 @@ class _ClaimStation(ProgramStation):
         first, second = self.race(plan)
         return second, first
 
-    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        return _ClaimVisit(self, attempt, add)
-
-
-class _ClaimVisit(RaceVisit):
-    _station: _ClaimStation
-
     @property
     def patience_s(self) -> float:
-        return START_PATIENCE_S + self._station.policy.length_s
+        return START_PATIENCE_S + self.policy.length_s
 
     def time_out(self) -> None:
         raise RefusedError("too few slices were measured; a longer --seconds may do")
 
-    def over(self, event: Event) -> bool:
+    def over(self, event: Event) -> None:
         lane = self.lane(event.lane)
         if lane.trouble is not None:
             raise RefusedError(f"{lane.title} failed: {lane.trouble.message}")
-        return super().over(event)
+        super().over(event)
 
 
-class _ClaimsRun(AnyRun):
+class _ClaimsRun(StationsRun):
+    series: Series
+
     def __init__(self, policy: ClaimPolicy, station: _ClaimStation) -> None:
         self._policy, self._station = policy, station
-        self.series = Series(policy.begin(), policy, [station], lambda step: None)
-
-    def begin(self) -> None:
-        self.series.start()
-
-    def join(self, timeout_s: float) -> bool:
-        return self.series.join(timeout_s)
+        self.stations = [station]
+        self.series = Series(policy.begin(), policy, self.stations, lambda step: None)
 
     def line(self) -> str:
         state = self.series.state
@@ -112,12 +100,3 @@ class _ClaimsRun(AnyRun):
         info, claim = self._station.claims[number]
         left = units.clock(self._policy.left_s(state))
         return f"{number + 1} of {len(state.attempts)}  {info.name}: {claim.id}   about {left} left"
-
-    def close(self, reason: str = "") -> None:
-        self.series.stop(reason)
-        self.series.join(CLOSE_S)
-        self._station.close()
-
-    @property
-    def suspenders(self) -> Sequence[Suspender]:
-        return (self._station.suspension,)

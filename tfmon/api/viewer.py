@@ -18,25 +18,14 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
+from tfmon.api import sockets
 from tfmon.api.run_base import AnyRun, state_folder
-from tfmon.api.sockets import (
-    LOG,
-    LONGEST_BYTES,
-    Answer,
-    Ended,
-    Follow,
-    FromRunner,
-    LiveRun,
-    Request,
-    RunnerGreeting,
-    read_greeting,
-)
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.control_messages import ControlMessage, EndRun, Perform
+from tfmon.model.control_messages import Command
 from tfmon.model.header import SCHEMA
-from tfmon.model.ports import ANSWER_S, Say, ScenarioRow, Source
+from tfmon.model.ports import Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
@@ -61,31 +50,31 @@ class Viewer(AnyRun, Source):
         began_here: bool = False,
         detachable: bool = True,
     ) -> None:
-        """Prepare a viewer; a signal to this process ends a run that `began_here`."""
+        """Prepare a viewer. A signal to this process ends a run that `began_here`."""
         self._connection, self._lines = connection, connection.makefile("rb")
         self._remote, self.began_here, self.detachable = remote, began_here, detachable
         self._ahead_ns = 0
-        self.greeting: RunnerGreeting | None = None
+        self.greeting: sockets.RunnerGreeting | None = None
         self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
-        self.ended: Ended | None = None
+        self.ended: sockets.Ended | None = None
         self.over = threading.Event()
         self.tell: Callable[[str], object] = lambda _text: None
         self.counted = False
         """Whether samples of tfmon include this process."""
         self._processor_time = time.monotonic(), time.process_time()
         self._numbers = itertools.count(1)
-        self._answers: dict[int, futures.Future[Answer]] = {}
+        self._answers: dict[int, futures.Future[sockets.Answer]] = {}
         self.left = False
         self.died = False
-        """Without a message, or after an invalid one."""
+        """Whether the connection ended without a valid message."""
         self._ending = False
 
     def connect(self) -> None:
-        """Wait for the first snapshot, and follow; raises TfmonError."""
+        """Wait for the first snapshot, and follow the run; raises TfmonError."""
         if self.greeting is not None:
             return
         self._connection.settimeout(None)
-        greeting = read_greeting(self._line())
+        greeting = sockets.read_greeting(self._line())
         self._ahead_ns = time.monotonic_ns() - greeting.clock_ns if self._remote is not None else 0
         other = UsageError(
             f"process {greeting.pid} runs {greeting.scenario} with tfmon {greeting.tfmon}, schema "
@@ -95,7 +84,7 @@ class Viewer(AnyRun, Source):
         if greeting.schema != SCHEMA:
             raise other
         self.greeting = greeting
-        self.send(Follow(terminal=_terminal()))
+        self.send(Command("follow", name=_terminal()))
         if not (line := self._line()):
             raise self.lost_error()
         try:
@@ -115,7 +104,7 @@ class Viewer(AnyRun, Source):
         recording = self.session.snapshot().recording
         path = recording.path if recording is not None else ""
         host = self._remote.host.name if self._remote is not None else ""
-        return LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
+        return sockets.LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
 
     def snapshot(self) -> Snapshot:
         """Return the present state."""
@@ -123,7 +112,7 @@ class Viewer(AnyRun, Source):
 
     def _line(self) -> bytes:
         with contextlib.suppress(OSError):
-            return self._lines.readline(LONGEST_BYTES)
+            return self._lines.readline(sockets.LONGEST_BYTES)
         return b""
 
     def _follow(self) -> None:
@@ -132,20 +121,20 @@ class Viewer(AnyRun, Source):
         self._lose("")
 
     def _take(self, line: bytes) -> None:
-        message: FromRunner = codec.read(codec.parse(line), FromRunner)
+        message: sockets.FromRunner = codec.read(codec.parse(line), sockets.FromRunner)
         if isinstance(message, Known):
             self.session.restore(message.known)
-        elif isinstance(message, Answer):
+        elif isinstance(message, sockets.Answer):
             if message.number in self._answers:
                 self._answers.pop(message.number).set_result(message)
             elif text := message.error or ("" if message.number else message.text):
                 self.tell(text)
-        elif isinstance(message, Ended):
+        elif isinstance(message, sockets.Ended):
             self.ended = message
         elif isinstance(message, HostSample) and self.counted and not message.host:
             self.session.accept(self._with_viewer(message))
         else:
-            # The rest are events, which mypy does not see.
+            # The rest are events, which mypy cannot infer.
             self.session.accept(message)  # type: ignore[arg-type]
 
     def _with_viewer(self, sample: HostSample) -> HostSample:
@@ -158,7 +147,7 @@ class Viewer(AnyRun, Source):
     def _lose(self, reason: str) -> None:
         self.died = self.ended is None and not self.left
         self.over.set()
-        answer = Answer(number=0, error=reason or self.lost_error().message)
+        answer = sockets.Answer(number=0, error=reason or self.lost_error().message)
         while self._answers:
             self._answers.popitem()[1].set_result(answer)
         if self.died or not (self._ending or self.left):
@@ -174,23 +163,23 @@ class Viewer(AnyRun, Source):
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
         return TfmonError(
-            f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended without a word",
-            f"what it recorded is there: tfmon replay last; {state_folder() / LOG} may say why",
+            f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended unexpectedly",
+            f"what it recorded is there: tfmon replay last; {state_folder() / sockets.LOG} may say why",
             exit_code=EXIT_LANE_FAILED,
         )
 
-    def send(self, message: ControlMessage | Follow, number: int = 0) -> None:
-        """Send a request at once, so that threads and signal handlers need no lock."""
+    def send(self, command: Command, number: int = 0) -> None:
+        """Send a request without a lock. Thread: also a signal's handler."""
         with contextlib.suppress(OSError):
-            self._connection.sendall(codec.encode(Request(number=number, message=message)))
+            self._connection.sendall(codec.encode(sockets.Request(number, command)))
 
-    def ask(self, message: ControlMessage, timeout_s: float | None = None) -> str:
+    def ask(self, command: Command, timeout_s: float | None = None) -> str:
         """Return the answer to a request; raises TfmonError."""
         number = next(self._numbers)
-        waiting = self._answers[number] = futures.Future[Answer]()
+        waiting = self._answers[number] = futures.Future[sockets.Answer]()
         if self.over.is_set():
             raise self.lost_error()
-        self.send(message, number)
+        self.send(command, number)
         try:
             answer = waiting.result(timeout_s)
         except futures.TimeoutError:
@@ -199,26 +188,18 @@ class Viewer(AnyRun, Source):
             raise TfmonError(answer.error, answer.hint, exit_code=answer.exit_code or EXIT_LANE_FAILED)
         return answer.text
 
-    def repeat(self) -> str:
-        """Return the command."""
-        return self.ask(Perform("repeat"), ANSWER_S)
-
-    def watch_gpus(self) -> str:
-        """Read all GPUs; return why there are none."""
-        return self.ask(Perform("watch_gpus"))
-
     def begin(self) -> None:
         """Wait until the lanes are started; raises TfmonError."""
         self.connect()
-        self.ask(Perform("await_start"))
+        self.ask(Command("await start"))
 
     def start(self, say: Say) -> None:
-        """Connect, and display all lines by `say`; raises TfmonError."""
+        """Connect, and display lines by `say`; raises TfmonError."""
         self.tell = say
         self.counted = self._remote is None
         self.connect()
         try:
-            lines = self.ask(Perform("await_start")).splitlines()
+            lines = self.ask(Command("await start")).splitlines()
         except TfmonError as error:
             if not self.over.is_set():
                 raise
@@ -239,7 +220,7 @@ class Viewer(AnyRun, Source):
         return to_text(analyse(self.session.snapshot()))
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether it has ended."""
+        """Wait; return whether the run has ended."""
         return self.over.wait(timeout_s)
 
     def line(self) -> str:
@@ -260,7 +241,7 @@ class Viewer(AnyRun, Source):
         """Request the end."""
         if not self._ending:
             self._ending = True
-            self.send(EndRun(name))
+            self.send(Command("end run", name=name))
 
     def stop(self) -> None:
         """End the run, and wait."""
@@ -269,17 +250,17 @@ class Viewer(AnyRun, Source):
 
     def end_now(self) -> None:
         """Kill ending commands."""
-        self.send(Perform("end_now"))
+        self.send(Command("end now"))
 
     def leave(self) -> None:
         """Stop viewing; the run continues."""
         self.left = True
-        self.send(Perform("leave"))
+        self.send(Command("leave"))
         with contextlib.suppress(OSError):
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self, reason: str = "") -> None:
-        """Leave, or wait for the end, for a reason."""
+        """Leave, or end the run for a reason."""
         if self._ending or reason:
             self.request_end(reason.rpartition(" ")[2])
             self.over.wait()
@@ -288,11 +269,11 @@ class Viewer(AnyRun, Source):
 
     def suspend_lanes(self) -> None:
         """Suspend the lanes."""
-        self.send(Perform("suspend"))
+        self.send(Command("suspend"))
 
     def continue_lanes(self) -> None:
         """Continue the lanes."""
-        self.send(Perform("continue"))
+        self.send(Command("continue"))
 
 
 def _terminal() -> str:

@@ -1,4 +1,4 @@
-"""`tfmon.watch`: observes the training of the calling process, with the hooks and pipes of a lane."""
+"""`tfmon.watch`: observes the training of the calling process like a lane."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ from tfmon.lanes.launch import lock_file
 from tfmon.lanes.pipes import MetricLines
 from tfmon.model.codec import clean, encode_message
 from tfmon.model.events import Event, Interrupted, LaneStarted
-from tfmon.model.lane_events import Finished, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
-from tfmon.model.lane_state import READY
+from tfmon.model.lane_events import READY, Finished, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
 from tfmon.model.race import Race
 from tfmon.model.requests import Run
 from tfmon.model.script_events import NotMeasured
@@ -58,7 +57,7 @@ LONGEST_ERROR = 200
 OUTSIDE = "tfmon runs this script, and measures it from outside"
 UNSEEN = "no training step was seen: define a tf.function that trains in the block, or use tfmon.report"
 Show: TypeAlias = Callable[[Analysis, bool], object]
-"""Shows the progress; with True, the result."""
+"""Shows the progress, or with True the result."""
 
 
 class Watch:
@@ -76,7 +75,7 @@ class Watch:
 
     @property
     def result(self) -> LaneResult:
-        """The result so far or at the end, of the latest block."""
+        """The result of the latest block so far."""
         analysis = self._look()
         return lane_result(analysis.snapshot, analysis.lanes[0])
 
@@ -84,7 +83,6 @@ class Watch:
         return _text(self._look())
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
         analysis = self._look()
         return panel(analysis, line(analysis))
 
@@ -96,7 +94,7 @@ class Watch:
         return self._analysis
 
     def __enter__(self) -> Watch:
-        """Does nothing in a lane. Raises UsageError if this process is watched."""
+        """Begin to watch, except in a lane. Raises UsageError if this process is watched."""
         pipes = os.environ.get(VARIABLE)
         if pipes and pipes == Watch._pipes:
             raise UsageError("this process is watched already, and cannot be twice", "leave the other block first")
@@ -132,7 +130,7 @@ class Watch:
     ) -> None:
         try:
             self._undo.close()
-        except Exception as mistake:  # noqa: BLE001 - all else is undone, and the script must go on
+        except Exception as mistake:  # noqa: BLE001 - the script must go on
             error = error or mistake
         at_ns, lane = time.monotonic_ns(), self._session.snapshot().lanes[0]
         if not lane.totals.steps and "steps" not in lane.script.not_measured:
@@ -161,7 +159,7 @@ class Watch:
         self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 
     def _follow(self, fd: int) -> None:
-        """Read the hooks' events until the end; close this end of both pipes."""
+        """Read the hooks' events until the end, and close both pipes."""
         lines, due_s, over = MetricLines("", self._take), time.monotonic(), False
         with os.fdopen(fd, "rb", 0) as metrics, self._requests, selectors.DefaultSelector() as selector:
             selector.register(metrics, selectors.EVENT_READ)
@@ -176,7 +174,7 @@ class Watch:
                     due_s = time.monotonic() + EVERY_S
 
     def _take(self, event: Event) -> None:
-        """Accept an event of the lane, which trains as soon as it is ready."""
+        """Accept an event. The lane trains as soon as it is ready."""
         if isinstance(event, Hello):
             self._hello = event
         if isinstance(event, LibrariesLoaded) and event.device_name:
@@ -187,7 +185,6 @@ class Watch:
             self._requests.send(encode_message(Run()))
 
     def _use_gpus(self, event: LibrariesLoaded) -> None:
-        """Restart with a lane on these GPUs."""
         search = find_gpus()
         gpus = [gpu for gpu in search.usable if gpu.uuid in event.gpu_uuids] or search.usable[:1]
         self._session.set_machine(with_devices(self._session.snapshot().machine, search, None))
@@ -226,15 +223,15 @@ def watch(*, progress: bool | Tell = True) -> Watch:
             model.fit(dataset, epochs=3)
         print(w.result.bottleneck_text)
 
-    Keras' `fit`, loops of TensorFlow and the calls of `tfmon.report` are recognised. Weights and losses are the
-    same as without it. At the end of the block TensorFlow, Keras and Python are restored. An error in the block
-    propagates, and `result` has the figures up to the error.
+    Keras' `fit`, loops of TensorFlow and calls of `tfmon.report` are recognised. Weights and losses do not change.
+    At the end of the block TensorFlow, Keras and Python are restored. After an error, `result` has the figures so
+    far.
 
     Args:
         progress: Whether to show figures in a notebook or on a terminal, or a function that receives them.
 
     Raises:
-        UsageError: `progress` is another value, or, at the start of the block, this process is already watched.
+        UsageError: `progress` has another type, or, at the start of the block, this process is watched.
     """
     return Watch(progress)
 
@@ -259,14 +256,13 @@ def _nothing(_analysis: Analysis, _over: bool) -> None:
 
 
 def _show_for(progress: bool | Tell) -> Show:
-    """Return the display of figures."""
     if callable(progress):
         return lambda analysis, over: progress(line(analysis))
     display = notebook_display() if progress else None
     if display is not None:
         begins = "watching …"
-        place = display({"text/html": begins, "text/plain": begins}, raw=True, display_id=True)
-        return lambda analysis, over: place.update(
+        handle = display({"text/html": begins, "text/plain": begins}, raw=True, display_id=True)
+        return lambda analysis, over: handle.update(
             {"text/html": panel(analysis, line(analysis)), "text/plain": _text(analysis)}, raw=True
         )
     return _show_on_terminal if progress and sys.stderr is not None and sys.stderr.isatty() else _nothing

@@ -1,1 +1,1 @@
-"""The command line. A command imports slow modules only when it runs, so that `--help` stays fast."""
+"""The command line. Commands import slow modules when they run, so that `--help` is fast."""

@@ -7,10 +7,10 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from tfmon.api.run_base import LocalRun
     from tfmon.api.runner import Make
     from tfmon.api.viewer import Viewer
+    from tfmon.model.session import Snapshot
 
+Run = TypeVar("Run", bound="LocalRun")
 RECORDED_S = 3.0
 
 
@@ -104,17 +106,30 @@ def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) ->
         raise
 
 
-def run_here(run: LocalRun, *, as_json: bool, quiet: bool = False, notes: Iterable[str] = ()) -> int:
-    """Run without a screen, and print the result; return the exit code. `quiet`: see `run_until_over`."""
-    from tfmon.api.run_base import run_until_over
-
+def prepared(make: Callable[[], Run], *, as_json: bool, notes: Iterable[str] = ()) -> Run:
+    """Return a prepared run without a screen, and print its notes."""
     with flags.errors_as_json(as_json):
+        run = make()
         run.prepare()
     for note in (*notes, *run.notes):
         click.echo(f"tfmon: {note}", err=True)
+    return run
+
+
+def run_here(run: LocalRun, *, as_json: bool, quiet: bool = False) -> NoReturn:
+    """Run without a screen, print the result, and exit. `quiet`: see `run_until_over`."""
+    from tfmon.api.run_base import run_until_over
+
     result, code = run.outcome(run_until_over(run, quiet=quiet), as_json=as_json)
     flags.print_result(result, run.recorded)
-    return code
+    _exit(run.session.snapshot(), code)
+
+
+def _exit(snapshot: Snapshot, code: int) -> NoReturn:
+    recording = snapshot.recording
+    if snapshot.sweep is not None and recording is not None and recording.reason:
+        raise TfmonError(recording.reason, "some printed results were not saved")
+    sys.exit(code)
 
 
 def start(
@@ -125,7 +140,7 @@ def start(
     detach: bool,
     as_json: bool = False,
 ) -> NoReturn:
-    """Start a run in its own process, and show it unless it is detached."""
+    """Start a run in a new process, and display the run unless it is detached."""
     from tfmon.api import runner
 
     if detach and as_json:
@@ -149,11 +164,11 @@ def _watch_start(
     as_json: bool,
 ) -> NoReturn:
     if screen is not None:
-        import_module("tfmon.api.live")  # meanwhile the runner loads its own modules
+        import_module("tfmon.api.live")  # the runner loads modules at the same time
     from tfmon.api.options import SweepOptions
     from tfmon.api.run_base import connecting, run_until_over, show_progress, tell_changes
     from tfmon.api.viewer import Viewer
-    from tfmon.model.control_messages import Perform
+    from tfmon.model.control_messages import Command
 
     if isinstance(chosen, SweepOptions):
         race, lanes, info = chosen.race, chosen.on, None
@@ -162,12 +177,12 @@ def _watch_start(
     viewer = Viewer(connection, began_here=True, detachable=info is None or bool(info.command))
     if info is not None:
         viewer.announce(info, race.mode)
-    # Everything on the command line must exist, or no screen is drawn. The default lanes can wait.
+    # Check everything on the command line before drawing. Default lanes need no check.
     if screen is None or info is None or lanes or race.settings or race.wait_idle is not None:
         viewer.tell = tell_changes()
         with connecting(lanes):
             viewer.connect()
-            lines = viewer.ask(Perform("await_start")).splitlines()
+            lines = viewer.ask(Command("await start")).splitlines()
         show_progress("")
         for line in lines if screen is None else ():
             click.echo(f"tfmon: {line}", err=True)
@@ -188,14 +203,14 @@ def _watch_start(
 
 
 def _interrupt(connection: socket.socket) -> None:
-    """End a run that was just started; at once if the user interrupts again."""
+    """End a run during the start; at once if the user interrupts again."""
     from tfmon.api.sockets import Request
     from tfmon.model import codec
-    from tfmon.model.control_messages import EndRun, Perform
+    from tfmon.model.control_messages import Command
 
-    for message in (EndRun("SIGINT"), Perform("end_now")):
+    for command in (Command("end run", name="SIGINT"), Command("end now")):
         with contextlib.suppress(KeyboardInterrupt, OSError):
-            connection.sendall(codec.encode(Request(number=0, message=message)))
+            connection.sendall(codec.encode(Request(0, command)))
             while connection.recv(65_536):
                 pass
             return
@@ -227,9 +242,7 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
         recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
             flags.print_result(json.loads(result) if as_json else result, recorded)
-    if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
-        raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
-    sys.exit(viewer.ended.exit_code)
+    _exit(snapshot, viewer.ended.exit_code)
 
 
 def _say_how_to_attach(viewer: Viewer) -> None:

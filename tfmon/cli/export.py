@@ -74,8 +74,8 @@ def export(
     from tfmon.reports.secrets import hides
     from tfmon.reports.series_report import sweep_to_json
 
-    ways = [html is not None, markdown, as_text, as_json]
-    if sum(ways) != 1:
+    formats = [html is not None, markdown, as_text, as_json]
+    if sum(formats) != 1:
         raise UsageError("tfmon export needs one of --html FILE, --markdown, --text and --json")
     if output is not None and html is not None:
         raise UsageError("--output does not go with --html FILE, which names its own")
@@ -102,7 +102,7 @@ def export(
 def write_html(
     make: Callable[[], Report], target: Path, *, everything: bool, force: bool, err: bool = False
 ) -> None:
-    """Write a report as a page; the script of the charts is made meanwhile."""
+    """Write a report as an HTML page."""
     import platform
     from concurrent.futures import ThreadPoolExecutor
 
@@ -179,7 +179,7 @@ def _write(text: str, output: str | None, *, force: bool) -> None:
 
 @contextlib.contextmanager
 def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
-    """Open the output file, or stdout. The old content stays until the new file is complete."""
+    """Open the output file or stdout. Replace an old file only after writing."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()
@@ -202,5 +202,5 @@ def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
 
 
 def tell_torn(path: Path) -> None:
-    """Say that a recording is cut off."""
+    """Print that a recording is cut off."""
     click.echo(f"tfmon: {path} is cut off at its end; this is what it holds", err=True)

@@ -1,4 +1,4 @@
-"""The flags of commands, from the declared options, and their output."""
+"""Flags of commands, from the declared options, and their output."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _OWN_COMMAND = "tfmon.command"
 
 
 class TakesCommand(click.Command):
-    """A command with a user's command line after `--`, or a notebook."""
+    """A command that takes the user's command after `--`, or a notebook."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after `--`, and parse the rest."""
+        """Store the arguments after `--`, and parse the others."""
         if "--" in args:
             at = args.index("--")
             ctx.meta[_OWN_COMMAND] = tuple(args[at + 1 :])
@@ -46,33 +46,30 @@ class TakesCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-def _command_of(notebook: str) -> tuple[str, ...]:
-    """Return the command that runs a notebook; print the skipped cells."""
+def own_command() -> tuple[str, ...]:
+    """Return the arguments after `--`, or the command for a notebook; print skipped cells."""
+    argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
+    if len(argv) != 1 or not argv[0].endswith(".ipynb"):
+        return argv
     from tfmon.api.notebook import notebook_script
 
-    script = notebook_script(Path(notebook))
+    script = notebook_script(Path(argv[0]))
     if script.skipped:
-        click.echo(f"tfmon: not run of {notebook}: {'; '.join(script.skipped)}", err=True)
+        click.echo(f"tfmon: not run of {argv[0]}: {'; '.join(script.skipped)}", err=True)
     return str(interpreter_of(None)), str(script.path)
 
 
-def own_command() -> tuple[str, ...]:
-    """Return the words after `--`, or the command for a notebook."""
-    argv: tuple[str, ...] = click.get_current_context().meta.get(_OWN_COMMAND, ())
-    return _command_of(argv[0]) if len(argv) == 1 and argv[0].endswith(".ipynb") else argv
-
-
 def interpreter_of(python: str | None) -> Path:
-    """Return the interpreter of a flag, of the setting, or this one; raises UsageError."""
+    """Return the interpreter of the flag or setting, or this interpreter; raises UsageError."""
     return interpreter(python or str(resolve("python").value))
 
 
 def why_no_screen() -> str:
-    """Return why no screen is possible."""
+    """Return why no screen is possible, or empty."""
     if not os.isatty(1):
         return "stdout is not a terminal"
     try:
-        os.close(os.open(os.ctermid(), os.O_RDWR))  # the keys come from there if something is piped to tfmon
+        os.close(os.open(os.ctermid(), os.O_RDWR))  # source of the keys if stdin is a pipe
     except OSError:
         if not os.isatty(0):
             return "stdin is not a terminal"
@@ -82,8 +79,19 @@ def why_no_screen() -> str:
     return f"the terminal (TERM={terminal}) cannot show it" if terminal in ("dumb", "unknown", "") else ""
 
 
+def uses_no_screen(
+    *, headless: bool, detach: bool, as_json: bool, doing: str = "going on"
+) -> tuple[bool, list[str]]:
+    """Return whether the user or terminal excludes a screen, and notes about the terminal."""
+    if detach and (headless or as_json):
+        raise UsageError("--detach excludes --headless and --json", ALONE)
+    if headless or as_json or detach or not (why := why_no_screen()):
+        return headless or as_json, []
+    return True, [f"{why}: {doing} without the screen (--headless)"]
+
+
 def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Command]:
-    """Return the Click option of a declared option."""
+    """Return the Click option for a declared option."""
     more: dict[str, Any] = {"is_flag": True} if option.rule is YES_OR_NO else {"type": option.rule}
     if option.multiple:
         more = {"multiple": True}
@@ -102,9 +110,9 @@ def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Comman
 def takes(
     options: type[Chosen], command: str
 ) -> Callable[[Callable[Concatenate[Chosen, P], Result]], Callable[P, Result]]:
-    """Return a decorator that gives a command declared options, as its first argument.
+    """Return a decorator that passes the declared options as the first argument.
 
-    The function also gets the user's own command after `--`.
+    The options include the user's command after `--`.
     """
     flagged = [option for option in options.declared() if command in option.commands and option.has_flag]
 
@@ -147,7 +155,7 @@ ray_python = flag(RaceOptions.declaration("ray_python"))
 
 
 def settings(command: Command) -> Command:
-    """Give a command the flag of every setting."""
+    """Add the flag of every setting to a command."""
     for option in reversed(SETTINGS):
         if "config" in option.commands and option.has_flag:
             command = flag(option, option.setting)(command)
@@ -156,25 +164,25 @@ def settings(command: Command) -> Command:
 
 @contextlib.contextmanager
 def errors_as_json(as_json: bool) -> Iterator[None]:
-    """Print an error as a JSON object if the command prints JSON."""
+    """Print an error as JSON if the command prints JSON."""
     try:
         yield
     except TfmonError as error:
         if as_json:
-            from tfmon.reports import head
+            from tfmon.reports import common_keys
 
-            click.echo(json.dumps({**head(), "error": error.message, "hint": error.hint or None}, indent=2))
+            click.echo(json.dumps({**common_keys(), "error": error.message, "hint": error.hint or None}, indent=2))
         raise
 
 
 def unwritable(error: OSError, hint: str = "") -> TfmonError:
-    """Return the error for an unwritable standard output."""
+    """Return the error for unwritable standard output."""
     message = f"standard output cannot be written: {error.strerror}"
     return TfmonError(message, hint, exit_code=EXIT_LANE_FAILED)
 
 
 def print_result(result: object, path: str) -> None:
-    """Print a result, as JSON unless it is text; `path` has it, too."""
+    """Print a result, as JSON unless it is text. `path` also has the result."""
     from tfmon.reports.text import fitted
 
     text = fitted(result) if isinstance(result, str) else json.dumps(result, indent=2, allow_nan=False)
@@ -187,7 +195,7 @@ def print_result(result: object, path: str) -> None:
 
 
 def echo(text: str) -> None:
-    """Print a text, in ASCII if necessary."""
+    """Print a text, if necessary in ASCII."""
     from tfmon.reports.text import plain
 
     in_ascii = charset(sys.stdout.encoding or "ascii", os.environ) == "ascii"

@@ -11,21 +11,11 @@ from typing import Any, NoReturn
 
 import click
 
-from tfmon.api.settings import (
-    SETTINGS,
-    ConfigFile,
-    Resolved,
-    config_file,
-    config_path,
-    find_host,
-    read_file,
-    resolve,
-    template,
-)
+from tfmon.api import settings
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
 from tfmon.model.codec import clean
-from tfmon.reports import head
+from tfmon.reports import common_keys
 
 
 @click.command
@@ -52,19 +42,23 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     from tfmon.lanes.remote.connection import examine
     from tfmon.reports.findings import to_json, to_text
 
-    where = {} if host is None else {"host": host}
+    host_entry = {} if host is None else {"host": host}
     try:
         if host is None:
             report = Diagnosis(gather_facts(flags.interpreter_of(python), imports=not no_import))
         else:
-            report = examine(find_host(host), python or "", imports=not no_import)
+            report = examine(settings.find_host(host), python or "", imports=not no_import)
     except TfmonError as error:
         if host is None or not as_json:
             raise
-        click.echo(json.dumps({**head(), **where, "error": error.message, "hint": error.hint or None}, indent=2))
+        click.echo(
+            json.dumps(
+                {**common_keys(), **host_entry, "error": error.message, "hint": error.hint or None}, indent=2
+            )
+        )
         sys.exit(error.exit_code)
     if as_json:
-        written = {**to_json(report), **where}
+        written = {**to_json(report), **host_entry}
         click.echo(json.dumps(written, indent=2))
         sys.exit(report.exit_code)
     colours = {} if os.environ.get("NO_COLOR") else {"ok": "green", "warning": "yellow", "broken": "red"}
@@ -86,8 +80,8 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     is_flag=False,
     flag_value="",
     metavar="[ADDRESS]",
-    help="List the nodes of a Ray cluster instead: the one at HOST:PORT, by default RAY_ADDRESS, else the one "
-    "that runs here.",
+    help="List the nodes of a Ray cluster instead: the one at HOST:PORT, by default RAY_ADDRESS, otherwise the "
+    "cluster on this machine.",
 )
 @flags.ray_python
 @flags.as_json
@@ -120,7 +114,7 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     from tfmon.model.spec import SpecError, check_host
     from tfmon.probes.machine import read_machine
 
-    wanted = tuple(dict.fromkeys(names or config_file().hosts))
+    wanted = tuple(dict.fromkeys(names or settings.config_file().hosts))
     if not wanted:
         raise UsageError("no host is named, and the settings file has none", "for example: tfmon hosts me@gpu2")
     try:
@@ -128,10 +122,14 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
             check_host(name)
     except SpecError as error:
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
-    result = survey([find_host(name) for name in wanted])
-    here = read_machine()
-    flags.echo(json.dumps(hosts_to_json(result, here), indent=2) if as_json else hosts_to_text(result, here))
-    unusable = any(one.error or not one.machine.tensorflow for one in result)
+    result = survey([settings.find_host(name) for name in wanted])
+    this_machine = read_machine()
+    flags.echo(
+        json.dumps(hosts_to_json(result, this_machine), indent=2)
+        if as_json
+        else hosts_to_text(result, this_machine)
+    )
+    unusable = any(host.error or not host.machine.tensorflow for host in result)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
 
@@ -150,18 +148,18 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
       tfmon config
       tfmon config --init
     """
-    path = config_path()
+    path = settings.config_path()
     if init:
         _write_settings(path)
         click.echo(f"wrote {path}; all of it is in comments, so nothing has changed yet")
         sys.exit(EXIT_FINE)
-    result = read_file(path)
+    result = settings.read_file(path)
     mistakes = list(result.mistakes)
     rows: dict[str, dict[str, Any]] = {}
-    for option in SETTINGS:
-        resolved = Resolved(option.default, "default")
+    for option in settings.SETTINGS:
+        resolved = settings.Resolved(option.default, "default")
         try:
-            resolved = resolve(option.setting, flags.get(option.setting), result)
+            resolved = settings.resolve(option.setting, flags.get(option.setting), result)
         except UsageError as error:
             mistakes.append(error.message)
         rows[option.setting] = {"value": resolved.value, "source": resolved.source}
@@ -178,9 +176,9 @@ def config(init: bool, as_json: bool, **flags: object) -> NoReturn:
     sys.exit(EXIT_USAGE if mistakes else EXIT_FINE)
 
 
-def _settings_text(config: ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
-    where = "" if config.exists else "   (not there; tfmon config --init writes it)"
-    lines = [f"{config.path}{where}", ""]
+def _settings_text(config: settings.ConfigFile, rows: dict[str, dict[str, Any]]) -> str:
+    note = "" if config.exists else "   (not there; tfmon config --init writes it)"
+    lines = [f"{config.path}{note}", ""]
     shown = {name: json.dumps(row["value"]) for name, row in rows.items()}
     width = max(map(len, shown.values()))
     lines += [f"{name:<16}{shown[name]:<{width}}  {row['source']}" for name, row in rows.items()]
@@ -195,7 +193,7 @@ def _write_settings(path: Path) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(template())
+            file.write(settings.template())
     except FileExistsError:
         raise UsageError(f"{path} is there already, and stays as it is", "edit it, or move it away") from None
     except OSError as error:

@@ -40,11 +40,10 @@ COMMANDS = {
     "verify": ("race_commands", "Measure what is claimed about scenarios."),
     "watch": ("race_commands", "Watch your own script in one lane."),
 }
-"""Module, and line in the list."""
 
 
 class Commands(click.Group):
-    """The commands of tfmon, with hints for unknown ones."""
+    """The commands of tfmon, with hints for unknown commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -54,8 +53,8 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name in COMMANDS and cmd_name not in self.commands:
             module, short_help = COMMANDS[cmd_name]
-            found = vars(import_module(f"tfmon.cli.{module}")).values()
-            command = next(one for one in found if isinstance(one, click.Command) and one.name == cmd_name)
+            members = vars(import_module(f"tfmon.cli.{module}")).values()
+            command = next(item for item in members if isinstance(item, click.Command) and item.name == cmd_name)
             command.short_help = short_help
             for parameter in command.params:
                 if complete := _BY_NAME.get(parameter.name or ""):
@@ -64,12 +63,12 @@ class Commands(click.Group):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list, and load no command."""
+        """Write the list without loading commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, short_help) for name, (_, short_help) in COMMANDS.items()])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401 - click's own type
-        """Return the command of the first word."""
+        """Return the command of the first argument."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
@@ -183,7 +182,7 @@ def main() -> NoReturn:
             code = cli.main(prog_name="tfmon", standalone_mode=False)
         except OSError as error:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            if frame.f_globals.get("__name__") != "click.utils":  # it did not fail to print
+            if frame.f_globals.get("__name__") != "click.utils":  # not an error of printing
                 raise
             from tfmon.cli import flags
 
@@ -199,8 +198,7 @@ def main() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         code = EXIT_INTERRUPTED
     except SystemExit as leaving:
-        # Click replaces stdout and leaves with 1 when the reader of the output is gone, as `head` is. Here 1 means
-        # that a lane failed.
+        # Click replaces stdout and exits with 1 after a broken pipe. Here 1 means that a lane failed.
         code = leaving.code if sys.stdout is stdout else 0
     sys.exit(code if isinstance(code, int) else 0)
 

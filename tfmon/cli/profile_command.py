@@ -108,13 +108,13 @@ def profile(
             traces = [(f"{side.id} {side.title}", folder / f"{side.id}.json") for side in sides]
             merge_traces(traces, Path(chrome))
     from tfmon.analysis.profile_json import to_json
-    from tfmon.reports import head, profile_diff
+    from tfmon.reports import common_keys, profile_diff
 
     if html is not None:
         export.write_html(
             lambda: profile_diff.describe(*sides, page=True), Path(html), everything=False, force=force, err=True
         )
-    result = {**head(), **to_json(*sides)} if as_json else profile_diff.to_text(*sides)
+    result = {**common_keys(), **to_json(*sides)} if as_json else profile_diff.to_text(*sides)
     flags.print_result(result, "")
 
 
@@ -125,14 +125,13 @@ def _print(profile: Profile, as_json: bool) -> None:
 
 
 def _check_writable(chrome: str | None) -> None:
-    """Raise UsageError if the trace cannot be written."""
     if not chrome:
         return
     target = Path(chrome)
-    there = target.exists()
+    existed = target.exists()
     try:
         target.open("ab").close()
-        if not there:
+        if not existed:
             target.unlink()
     except OSError as error:
         raise UsageError(f"--chrome {chrome} cannot be written: {error.strerror}", "name another") from None
@@ -147,12 +146,14 @@ def _folder_for(keep: str) -> Path:
     return folder
 
 
-def _kept(words: Sequence[str], folder: Path, python: Path, *, merged: bool) -> tuple[ProfiledSide, ProfiledSide]:
+def _kept(
+    arguments: Sequence[str], folder: Path, python: Path, *, merged: bool
+) -> tuple[ProfiledSide, ProfiledSide]:
     from tfmon.api.stored_profiles import kept_side
 
     first, second = (
-        kept_side(id, word, python, str(folder / f"{id}.json") if merged else "")
-        for id, word in zip(("A", "B"), words, strict=True)
+        kept_side(id, argument, python, str(folder / f"{id}.json") if merged else "")
+        for id, argument in zip(("A", "B"), arguments, strict=True)
     )
     return first, second
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 import click
 
 from tfmon.api import value_rules
-from tfmon.api.options import ALONE, Purpose, RaceOptions
+from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.program import Program
-    from tfmon.api.run_base import Tell
 
 
 @click.command(cls=flags.TakesCommand)
@@ -53,7 +52,7 @@ def race(screen: ScreenOptions, chosen: RaceOptions, headless: bool, detach: boo
 @flags.headless
 @flags.detach
 @flags.as_json
-@click.option("--pid", type=int, help="Look at a process that runs already, and say what can be known of it.")
+@click.option("--pid", type=int, help="Examine a running process, and report what can be known about it.")
 def watch(
     screen: ScreenOptions, chosen: RaceOptions, headless: bool, detach: bool, as_json: bool, pid: int | None
 ) -> None:
@@ -84,24 +83,17 @@ def watch(
 def _start(
     chosen: RaceOptions, purpose: Purpose, screen: ScreenOptions, *, headless: bool, detach: bool, as_json: bool
 ) -> NoReturn:
-    """Race on the screen if possible, in a separate process."""
     screen.notify = chosen.notify
-    headless = headless or as_json
-    if detach and headless:
-        raise UsageError("--detach excludes --headless and --json", ALONE)
-    notes = []
-    if not headless and not detach and (why := flags.why_no_screen()):
-        notes.append(f"{why}: going on without the screen (--headless)")
-        headless = True
+    headless, notes = flags.uses_no_screen(headless=headless, detach=detach, as_json=as_json)
     unwatched = chosen.unwatched() if headless else chosen
     purpose = replace(purpose, watched=not headless)
 
-    def make(tell: Tell | None) -> Program:
+    def make() -> Program:
         from tfmon.api.program import Program
 
-        return Program(unwatched, purpose, tell)
+        return Program(unwatched, purpose)
 
-    from tfmon.cli.attach import run_here, start
+    from tfmon.cli.attach import prepared, run_here, start
 
     if not headless:
         start(make, chosen, screen, detach=detach)
@@ -109,23 +101,19 @@ def _start(
         notes.append(f"racing for {unwatched.seconds:g} s; --seconds or --steps says how long")
     from tfmon.api.notify import notices_in_terminal
 
-    program = make(None)
-    with flags.errors_as_json(as_json):
-        program.prepare()
+    program = prepared(make, as_json=as_json, notes=notes)
     plan = program.planned()
     passes_output = bool(plan.command) and len(plan.lanes) == 1
     if passes_output:
-        apart = not (as_json or os.path.sameopenfile(1, 2))
+        separate_stderr = not (as_json or os.path.sameopenfile(1, 2))
         program.lanes.echo = _pass_on(sys.stderr if as_json else sys.stdout)
-        program.lanes.echo_error = _pass_on(sys.stderr) if apart else None
+        program.lanes.echo_error = _pass_on(sys.stderr) if separate_stderr else None
     shows = screen.notify if sys.stderr.isatty() else ""
     with notices_in_terminal(program.session, shows, partial(click.echo, nl=False, err=True)):
-        code = run_here(program, as_json=as_json, quiet=passes_output, notes=notes)
-    sys.exit(code)
+        run_here(program, as_json=as_json, quiet=passes_output)
 
 
 def _pass_on(stream: TextIO) -> Callable[[bytes], None]:
-    """Return a function that writes to a stream."""
     broken = False
 
     def write(chunk: bytes) -> None:

@@ -118,7 +118,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         _files(library.find(listing or "last"), keeping)
         return
     if host is None:
-        listed, live = library.runs(), list(sockets.under_way())
+        listed, live = library.runs(), sockets.under_way()
     else:
         from tfmon.api.remote_runs import RemoteRuns
 
@@ -132,12 +132,12 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
             {
                 "id": name,
                 "host": host,
-                "pid": said.pid,
-                "scenario": said.scenario,
-                "tfmon": said.tfmon,
+                "pid": greeting.pid,
+                "scenario": greeting.scenario,
+                "tfmon": greeting.tfmon,
                 "attachable": True,
             }
-            for name, said in attachable.items()
+            for name, greeting in attachable.items()
         ]
         click.echo(json.dumps(rows, indent=2, allow_nan=False))
         return
@@ -156,17 +156,17 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
 
 
 def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str | None) -> list[str]:
-    place = f"{host}/" if host is not None else ""
+    prefix = f"{host}/" if host is not None else ""
     attachable = {run.name: run.greeting.scenario for run in live}
     width = max((len(info.id) for info in listed), default=0)
     lines = []
     for info in listed:
         lasted = units.clock(info.seconds) if info.seconds is not None else "–"
-        under_way = f"under way: tfmon attach {place}{info.id}" if attachable.pop(info.id, "") else ""
+        under_way = f"under way: tfmon attach {prefix}{info.id}" if attachable.pop(info.id, "") else ""
         text = f"{lasted:>7}  {units.memory(info.bytes):>9}  {under_way or info.outcome}"
-        lines.append(f"{place}{info.id:{width}}  {info.problem or text}")
+        lines.append(f"{prefix}{info.id:{width}}  {info.problem or text}")
     for name, scenario in attachable.items():
-        lines.append(f"{place}{name}  {scenario} is under way: tfmon attach {place}{name}")
+        lines.append(f"{prefix}{name}  {scenario} is under way: tfmon attach {prefix}{name}")
     return lines
 
 
@@ -200,22 +200,22 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     from tfmon.system.view_files import WRITTEN, files_of, is_locked, take_out, tidy
 
     views = peek(path)[0].views
-    here = views.get("", View(IN_PLACE, ""))
+    local_view = views.get("", View(IN_PLACE, ""))
     if keeping is not None:
         lane, target = keeping
         try:
-            count = take_out(Path(here.store, lane), Path(target))
+            count = take_out(Path(local_view.store, lane), Path(target))
         except OSError as error:
             message = f"{lane} of {run_id(path)}: {error.strerror}: {error.filename}"
             raise UsageError(message, "tfmon runs --files RUN lists them") from None
         click.echo(f"wrote {units.several(count, 'file')} of {lane} to {target}")
         return
     lines = [f"on {host}: {view.store}" for host, view in views.items() if host and view.store]
-    for place in sorted(Path(here.store).glob("*")) if here.store else ():
-        if not is_locked(place.parent):
-            tidy(place, here)  # of a race that was killed
-        for name, size in sorted(files_of(place / WRITTEN)):
-            lines.append(f"{place.name}  {'removed' if size is None else units.memory(size):>9}  {name}")
+    for lane_folder in sorted(Path(local_view.store).glob("*")) if local_view.store else ():
+        if not is_locked(lane_folder.parent):
+            tidy(lane_folder, local_view)  # of a race that was killed
+        for name, size in sorted(files_of(lane_folder / WRITTEN)):
+            lines.append(f"{lane_folder.name}  {'removed' if size is None else units.memory(size):>9}  {name}")
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
@@ -296,8 +296,8 @@ def diff(
         raise UsageError(
             f"{folders[0]} is a folder of races, which only a gate takes", "add --slower-than 5%, and no --html"
         )
-    comparison, *others = races = compare_all(_results(first), _results(second))
-    if others:
+    comparison, *rest = races = compare_all(_results(first), _results(second))
+    if rest:
         comparison = replace(
             comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
         )

@@ -76,7 +76,7 @@ def new(name: str) -> None:
 
 
 def write(name: str) -> Path:
-    """Write the template of a scenario here, and return its path; raises UsageError."""
+    """Write a scenario template, and return the path; raises UsageError."""
     stem = name.removesuffix(".py").replace("-", "_")
     if not stem.isidentifier() or keyword.iskeyword(stem) or not stem.isascii():
         raise UsageError(f"{name!r} cannot be a scenario's name", "letters, digits and dashes will do: my-net")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
-from tfmon.api.options import ALONE, Purpose, RaceOptions, SweepOptions
+from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.api.value_rules import number
 from tfmon.cli import flags
-from tfmon.errors import TfmonError, UsageError
+from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.run_base import LocalRun, Tell
+    from tfmon.api.run_base import LocalRun
     from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
 
@@ -62,7 +62,11 @@ def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | N
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    _finish(_run(chosen, Purpose(varied_knob=knob), planned, None), as_json=as_json)
+    from tfmon.api.series_run import SeriesProgram
+    from tfmon.cli.attach import prepared, run_here
+
+    make = partial(SeriesProgram, chosen, Purpose(varied_knob=knob), planned)
+    run_here(prepared(make, as_json=as_json), as_json=as_json)
 
 
 @click.command(cls=flags.TakesCommand)
@@ -90,30 +94,14 @@ def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
     def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
         return tuning_of(lanes[0].name, everything=True)
 
-    fresh = replace(chosen, fresh=True)
-    make = partial(_run, fresh, Purpose(one_lane=True, restarts=True), planned)
-    if detach or (chosen.command and sys.stderr.isatty()):
-        from tfmon.cli.attach import start
-
-        start(make, fresh, None, detach=detach, as_json=as_json)
-    _finish(make(None), as_json=as_json)
-
-
-def _run(
-    chosen: RaceOptions,
-    purpose: Purpose,
-    planned: Callable[[Sequence[LaneSpec]], SeriesState],
-    tell: Tell | None,
-) -> LocalRun:
     from tfmon.api.series_run import SeriesProgram
+    from tfmon.cli.attach import prepared, run_here, start
 
-    return SeriesProgram(chosen, purpose, planned, tell)
-
-
-def _finish(run: LocalRun, *, as_json: bool) -> NoReturn:
-    from tfmon.cli.attach import run_here
-
-    sys.exit(run_here(run, as_json=as_json))
+    fresh = replace(chosen, fresh=True)
+    make = partial(SeriesProgram, fresh, Purpose(one_lane=True, restarts=True), planned)
+    if detach or (chosen.command and sys.stderr.isatty()):
+        start(make, fresh, None, detach=detach, as_json=as_json)
+    run_here(prepared(make, as_json=as_json), as_json=as_json)
 
 
 @click.command(cls=flags.TakesCommand)
@@ -140,25 +128,14 @@ def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: b
       tfmon sweep large-dense --over batch_size=32,128,512 --on ray/gpu
       tfmon sweep --resume FILE
     """
-    from tfmon.cli.attach import run_here, start
+    from tfmon.cli.attach import prepared, run_here, start
 
-    def make(_tell: Tell | None) -> LocalRun:
+    def make() -> LocalRun:
         from tfmon.api.sweep_program import SweepProgram
 
         return SweepProgram(chosen)
 
-    if detach and (headless or as_json):
-        raise UsageError("--detach excludes --headless and --json", ALONE)
-    if not (headless or as_json or detach) and (why := flags.why_no_screen()):
-        click.echo(f"tfmon: {why}: sweeping without the screen (--headless)", err=True)
-        headless = True
-    if not (headless or as_json):
+    headless, notes = flags.uses_no_screen(headless=headless, detach=detach, as_json=as_json, doing="sweeping")
+    if not headless:
         start(make, chosen, screen, detach=detach)
-    with flags.errors_as_json(as_json):
-        program = make(None)
-    code = run_here(program, as_json=as_json)
-    program.publish()
-    recording = program.session.snapshot().recording
-    if recording is not None and recording.reason:
-        raise TfmonError(recording.reason, "some printed results were not saved")
-    sys.exit(code)
+    run_here(prepared(make, as_json=as_json, notes=notes), as_json=as_json)

@@ -17,7 +17,6 @@ from tfmon.errors import EXIT_FINE, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.change import Change
-    from tfmon.api.run_base import Tell
     from tfmon.api.trial_program import TrialProgram
 
 MOST_RUNS = 30
@@ -74,14 +73,13 @@ def try_(
     """
     if not chosen.command:
         raise UsageError("there is no script to try it on", "name its command: tfmon try PATCH -- python train.py")
-    if (given := sum(one is not None for one in (patch, revision, cause))) != 1:
-        raise UsageError("name a patch, a revision with --git, or a cause with --cause", ALONE if given else "")
+    if (source_count := sum(source is not None for source in (patch, revision, cause))) != 1:
+        raise UsageError(
+            "name a patch, a revision with --git, or a cause with --cause", ALONE if source_count else ""
+        )
     if revision is not None and (keep or yes):
         raise UsageError("with --git, the folder already has the change that --keep would apply", "leave it out")
-    headless = headless or as_json
-    if not headless and (why := flags.why_no_screen()):
-        click.echo(f"tfmon: {why}: going on without the screen (--headless)", err=True)
-        headless = True
+    headless, notes = flags.uses_no_screen(headless=headless, detach=False, as_json=as_json)
     from tfmon.api import cause_change
     from tfmon.api import change as changes
 
@@ -95,9 +93,10 @@ def try_(
                 change = changes.change_of_revision(revision or "", Path.cwd())
         except changes.PatchError as error:
             _refuse(patch.name if patch is not None else f"the folder against {revision}", error.line, as_json)
-    code = (
-        _without_screen(chosen, change, runs, as_json=as_json) if headless else _on_screen(chosen, change, screen)
-    )
+    if headless:
+        code = _without_screen(chosen, change, runs, notes, as_json=as_json)
+    else:
+        code = _on_screen(chosen, change, screen)
     if (keep or yes) and code == EXIT_FINE:
         _keep(change, yes=yes)
     sys.exit(code)
@@ -115,10 +114,10 @@ def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
 def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
     from tfmon.cli.attach import start
 
-    def make(tell: Tell | None) -> TrialProgram:
+    def make() -> TrialProgram:
         from tfmon.api.trial_program import TrialProgram
 
-        return TrialProgram(chosen, Purpose(change=change), tell)
+        return TrialProgram(chosen, Purpose(change=change))
 
     try:
         start(make, chosen, screen, detach=False)
@@ -126,22 +125,21 @@ def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> in
         return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
 
 
-def _without_screen(chosen: RaceOptions, change: Change, runs: int, *, as_json: bool) -> int:
+def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[str], *, as_json: bool) -> int:
     from tfmon.api.run_base import run_until_over
     from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, run_again
+    from tfmon.cli.attach import prepared
 
     limited = replace(chosen, seconds=HEADLESS_SECONDS if chosen.seconds is None else chosen.seconds)
-    program = TrialProgram(limited, Purpose(watched=False, change=change))
-    with flags.errors_as_json(as_json):
-        program.prepare()
-    for note in program.notes:
-        click.echo(f"tfmon: {note}", err=True)
+
+    def make() -> TrialProgram:
+        return TrialProgram(limited, Purpose(watched=False, change=change))
+
     if chosen.seconds is None:
         most = units.about(HEADLESS_SECONDS)
-        click.echo(f"tfmon: the race ends after {most} at the latest; --seconds changes that", err=True)
-    interrupted = run_until_over(program)
-    if not interrupted:
-        interrupted = run_again(program, limited, runs)
+        notes.append(f"the race ends after {most} at the latest; --seconds changes that")
+    program = prepared(make, as_json=as_json, notes=notes)
+    interrupted = run_until_over(program) or run_again(program, limited, runs)
     result, code = program.outcome(interrupted, as_json=as_json)
     flags.print_result(result, program.recorded)
     return code

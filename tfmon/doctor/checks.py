@@ -1,9 +1,10 @@
-"""A check, and its possible findings."""
+"""Checks and their findings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tfmon.doctor.facts import Facts
 
@@ -21,43 +22,54 @@ class Finding:
     status: str
     found: str
     expected: str = ""
-    """Empty if the check passed."""
+    """Empty for a passed check."""
     fix: str = ""
     evidence: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Judges the facts."""
+    """A check of the facts."""
 
     id: str
     title: str
     subject: str
     source: str
     """A URL or the name of an interface."""
-    judge: Callable[[Facts], Finding]
+    judge: Judge
 
 
-def check(id: str, title: str, subject: str, source: str) -> Callable[[Callable[[Facts], Finding]], Check]:
-    """Turn a function into a check."""
-    return lambda judge: Check(id, title, subject, source, judge)
+Judge: TypeAlias = Callable[[Facts], Finding]
+
+
+class Checks(list[Check]):
+    """The checks of one module, in the order of the report."""
+
+    def add(self, id: str, title: str, subject: str, source: str) -> Callable[[Judge], Judge]:
+        """Return a decorator that adds a check."""
+
+        def decorate(judge: Judge) -> Judge:
+            self.append(Check(id, title, subject, source, judge))
+            return judge
+
+        return decorate
 
 
 def ok(finding: str, *evidence: str) -> Finding:
-    """The check passes."""
+    """Return the finding of a passed check."""
     return Finding(OK, finding, evidence=evidence)
 
 
 def warning(finding: str, expected: str, fix: str, *evidence: str) -> Finding:
-    """Something works, but not well."""
+    """Return a finding that something works badly."""
     return Finding(WARNING, finding, expected, fix, evidence)
 
 
 def broken(finding: str, expected: str, fix: str, *evidence: str) -> Finding:
-    """TensorFlow, the GPU or a race cannot work."""
+    """Return a finding that TensorFlow, the GPU or a race cannot work."""
     return Finding(BROKEN, finding, expected, fix, evidence)
 
 
 def not_applicable(reason: str) -> Finding:
-    """The check does not apply."""
+    """Return the finding of an inapplicable check."""
     return Finding(NOT_APPLICABLE, reason)

@@ -1,4 +1,4 @@
-"""The findings of all checks, the conclusion, and the exit code."""
+"""All findings, the conclusion, and the exit code."""
 
 from __future__ import annotations
 
@@ -10,19 +10,7 @@ from tfmon.doctor.facts import Facts
 from tfmon.probes.obstacles import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
-CHECKS: tuple[Check, ...] = (
-    *(packages.python_answers, packages.python_build),
-    *(packages.tensorflow_installed, packages.several_tensorflows, packages.shadowing),
-    *(packages.required_packages, packages.keras_backend),
-    *(packages.gpu_build, packages.metal, packages.wsl),
-    *(nvidia.driver, nvidia.driver_files, nvidia.driver_version, nvidia.visible_devices),
-    *(nvidia.compute_capability, nvidia.compute_mode, nvidia.cuda_driver_library, nvidia.cuda_libraries),
-    *(nvidia.xla_files, nvidia.cudnn, nvidia.cuda_packages, nvidia.library_path),
-    *(imported.import_works, imported.devices, imported.messages),
-    *(fairness.gpu_free, fairness.gpu_power, fairness.gpu_clocks),
-    *(fairness.usable_cores, fairness.governor, fairness.free_memory, fairness.load, fairness.power),
-    *(fairness.environment, fairness.views),
-)
+CHECKS: tuple[Check, ...] = (*packages.CHECKS, *nvidia.CHECKS, *imported.CHECKS, *fairness.CHECKS)
 
 
 class Result(NamedTuple):
@@ -39,8 +27,8 @@ class Diagnosis:
         self.facts = facts
         self.results = [Result(check, check.judge(facts)) for check in CHECKS]
 
-    def of(self, subject: str, *statuses: str) -> list[Result]:
-        """Return the results about a subject, of these statuses if any."""
+    def results_about(self, subject: str, *statuses: str) -> list[Result]:
+        """Return the results about a subject, with these statuses if any."""
         results = [result for result in self.results if result.check.subject == subject]
         return [result for result in results if result.finding.status in statuses] if statuses else results
 
@@ -55,14 +43,14 @@ class Diagnosis:
             return None
         if self.facts.obstacle is not None:
             return self.facts.obstacle
-        for check, finding in self.of(GPU, BROKEN):
+        for check, finding in self.results_about(GPU, BROKEN):
             return Obstacle(f"{check.title}: {finding.found}", finding.fix)
         return None
 
     @property
     def exit_code(self) -> int:
         """0 all fine, 1 warnings, 2 no usable GPU, 3 TensorFlow unusable."""
-        if self.of(TENSORFLOW, BROKEN):
+        if self.results_about(TENSORFLOW, BROKEN):
             return EXIT_NO_TENSORFLOW
         if self.no_gpu is not None:
             return EXIT_NO_GPU
@@ -71,14 +59,14 @@ class Diagnosis:
     @property
     def answer(self) -> str:
         """The conclusion in a sentence."""
-        for check, finding in self.of(TENSORFLOW, BROKEN):
+        for check, finding in self.results_about(TENSORFLOW, BROKEN):
             return f"TensorFlow cannot be used: {check.title}: {finding.found}."
         if self.no_gpu is not None:
             return f"TensorFlow uses no GPU here: {self.no_gpu.reason}."
         names = ", ".join(dict.fromkeys(gpu.name for gpu in self.facts.visibility.physical_gpus)) or "the GPU"
         imported = self.facts.imported
         uses = f"TensorFlow {'uses' if imported is not None and imported.works else 'should find'} {names}"
-        unfair = [one.check.title for one in self.of(FAIRNESS, WARNING)]
+        unfair = [finding.check.title for finding in self.results_about(FAIRNESS, WARNING)]
         if unfair:
             return f"{uses}, but a race may be unfair: {', '.join(unfair[:3])}{', …' if unfair[3:] else ''}."
         if self.exit_code == EXIT_FINE:

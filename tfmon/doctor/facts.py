@@ -1,4 +1,4 @@
-"""The facts that the checks judge: plain values for another machine."""
+"""The facts for the checks: plain values, also sent from other machines."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ VARIABLES = (
     "TF_ENABLE_ONEDNN_OPTS", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_XLA_FLAGS", "VIRTUAL_ENV",
     "XLA_FLAGS",
 )  # fmt: skip
-"""No other variables are read."""
+"""The only variables that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All facts."""
+    """All facts about an interpreter and a machine."""
 
     python: Interpreter
     visibility: GpuVisibility
@@ -39,7 +39,7 @@ class Facts:
     shadows: tuple[str, ...] = ()
     """Imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
-    """In the working directory: they affect scripts that start there."""
+    """In the working directory: they affect scripts there."""
     libraries: tuple[Library, ...] | None = None
     xla: XlaFiles | None = None
     driver: DriverFiles = field(default_factory=DriverFiles)
@@ -47,9 +47,9 @@ class Facts:
     host: HostFacts = field(default_factory=HostFacts)
     imported: Import | None = None
     view: View | None = None
-    """Of the working folder for a script's lanes."""
+    """View of the working folder."""
     own_pids: tuple[int, ...] = ()
-    """The running race's lanes are not other programs."""
+    """Processes of the running race."""
     seconds: float = 0.0
 
     @property

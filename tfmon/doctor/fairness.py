@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Finding, check, not_applicable, ok, warning
+from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Checks, Finding, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.nvidia import visible_devices_of
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
 from tfmon.model.readings import Missing, known
 from tfmon.units import cores, memory, percent
+
+CHECKS = Checks()
 
 LEAST_AVAILABLE_BYTES = 2 * 1024**3
 """Two small lanes use about this much."""
@@ -26,9 +28,67 @@ _SLOWING = {
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
-@check("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
-def usable_cores(facts: Facts) -> Finding:
-    """Judge quota and affinity."""
+@CHECKS.add("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
+def _gpu_free(facts: Facts) -> Finding:
+    seen = _samples(facts)
+    if not seen:
+        return not_applicable(_NONE)
+    for gpu_sample in seen:
+        listed = gpu_sample.processes.used_by_pid
+        if listed and set(facts.own_pids).issuperset(listed):
+            continue
+        busy, used, total = (
+            known(gpu_sample.load.busy_pct),
+            known(gpu_sample.memory.used_bytes),
+            known(gpu_sample.memory.total_bytes),
+        )
+        uses = []
+        if busy is not None and busy >= BUSY_PCT:
+            uses.append(f"busy {percent(busy)}")
+        if used and total and used >= USED_SHARE * total:
+            uses.append(f"{memory(used)} of {memory(total)} used")
+        if uses:
+            result = f"GPU {gpu_sample.index} {gpu_sample.name}: {', '.join(uses)}"
+            processes = f"processes: {' '.join(map(str, listed)) or gpu_sample.processes.no_list_reason or 'none'}"
+            return warning(result, "a GPU that no other program uses", _freeing(facts, gpu_sample), processes)
+    return ok(", ".join(f"GPU {sample.index} {_use(sample)}" for sample in seen))
+
+
+@CHECKS.add("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
+def _gpu_power(facts: Facts) -> Finding:
+    limits = [
+        (device.index, device.power_limit_w, device.power_default_w)
+        for device in visible_devices_of(facts)
+        if device.power_limit_w and device.power_default_w
+    ]
+    if not limits:
+        return not_applicable(_unknown(facts))
+    for index, limit_w, default_w in limits:
+        if limit_w < 0.98 * default_w:
+            fix = f"sudo nvidia-smi -i {index} -pl {default_w:.0f}"
+            return warning(f"GPU {index} is limited to {limit_w:.0f} W", f"{default_w:.0f} W, its default", fix)
+    return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
+
+
+@CHECKS.add("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
+def _gpu_clocks(facts: Facts) -> Finding:
+    seen = [sample for sample in _samples(facts) if not isinstance(sample.clocks.reasons, Missing)]
+    if not seen:
+        return not_applicable(_unknown(facts))
+    for gpu_sample in seen:
+        if lowered := gpu_sample.clocks.lowered_by(WARNING, ALARM):
+            celsius = known(gpu_sample.temperature_c)
+            warm = "" if celsius is None else f", {celsius:.0f} °C"
+            fix = "cool it, or wait until it has cooled down"
+            return warning(f"GPU {gpu_sample.index}: {lowered[0]}{warm}", "full clocks", fix)
+        if gpu_sample.link.warning:
+            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
+            return warning(f"GPU {gpu_sample.index}: {gpu_sample.link.warning}", "all lanes", fix)
+    return ok("not lowered, and all lanes of the link")
+
+
+@CHECKS.add("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
+def _usable_cores(facts: Facts) -> Finding:
     host = facts.host
     if host.usable_cores >= host.cores:
         return ok(f"all {host.cores}")
@@ -42,12 +102,11 @@ def usable_cores(facts: Facts) -> Finding:
     return warning(f"{cores(host.usable_cores)} of {host.cores} cores", "all of them", fix)
 
 
-@check("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
-def governor(facts: Facts) -> Finding:
-    """Judge how fast the clocks rise."""
+@CHECKS.add("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
+def _governor(facts: Facts) -> Finding:
     if not facts.host.governors:
         return not_applicable("not reported by this system")
-    slow = [one for one in facts.host.governors if one in ("powersave", "ondemand", "conservative")]
+    slow = [governor for governor in facts.host.governors if governor in ("powersave", "ondemand", "conservative")]
     names = ", ".join(facts.host.governors)
     if slow:
         fix = "sudo cpupower frequency-set -g performance"
@@ -55,9 +114,8 @@ def governor(facts: Facts) -> Finding:
     return ok(names)
 
 
-@check("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
-def free_memory(facts: Facts) -> Finding:
-    """Judge the memory for two lanes."""
+@CHECKS.add("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
+def _free_memory(facts: Facts) -> Finding:
     host = facts.host
     if not host.total_bytes:
         return not_applicable("not reported by this system")
@@ -69,27 +127,25 @@ def free_memory(facts: Facts) -> Finding:
     return ok(result)
 
 
-@check("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
-def load(facts: Facts) -> Finding:
-    """Judge the load of other programs and machines."""
-    others, total = facts.host.others, facts.host.cores
-    if others.cores is None:
+@CHECKS.add("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
+def _load(facts: Facts) -> Finding:
+    other_load, total = facts.host.others, facts.host.cores
+    if other_load.cores is None:
         return not_applicable("not reported by this system")
-    if others.cores > OTHERS_SHARE * total:
-        result = f"other programs keep {others.cores:.1f} of {total} cores busy"
+    if other_load.cores > OTHERS_SHARE * total:
+        result = f"other programs keep {other_load.cores:.1f} of {total} cores busy"
         fix = "end them, or race later; `top` lists them"
-        return warning(result, f"under {percent(100 * OTHERS_SHARE)}", fix, others.source)
-    stolen = others.stolen_share or 0.0
+        return warning(result, f"under {percent(100 * OTHERS_SHARE)}", fix, other_load.source)
+    stolen = other_load.stolen_share or 0.0
     if stolen > STEAL_SHARE:
         fix = "race on a machine with dedicated cores, or at another time"
         result = f"{percent(100 * stolen)} of the CPU time goes to other machines"
-        return warning(result, f"under {percent(100 * STEAL_SHARE)}", fix, others.source)
-    return ok(f"other programs keep {others.cores:.1f} of {total} cores busy", others.source)
+        return warning(result, f"under {percent(100 * STEAL_SHARE)}", fix, other_load.source)
+    return ok(f"other programs keep {other_load.cores:.1f} of {total} cores busy", other_load.source)
 
 
-@check("power", "Power source", FAIRNESS, "/sys/class/power_supply")
-def power(facts: Facts) -> Finding:
-    """Judge whether a laptop runs on battery."""
+@CHECKS.add("power", "Power source", FAIRNESS, "/sys/class/power_supply")
+def _power(facts: Facts) -> Finding:
     if facts.host.on_battery is None:
         return not_applicable("no battery found")
     if facts.host.on_battery:
@@ -97,14 +153,13 @@ def power(facts: Facts) -> Finding:
     return ok("mains")
 
 
-@check(
+@CHECKS.add(
     "environment",
     "Environment variables",
     FAIRNESS,
     f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables",
 )
-def environment(facts: Facts) -> Finding:
-    """Judge variables that slow one lane down."""
+def _environment(facts: Facts) -> Finding:
     result = [
         f"{name}={value}: {effect}"
         for name, (value, effect) in _SLOWING.items()
@@ -125,67 +180,8 @@ def environment(facts: Facts) -> Finding:
     return ok("none that changes speed")
 
 
-@check("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
-def gpu_free(facts: Facts) -> Finding:
-    """Judge other programs on the GPU."""
-    seen = _samples(facts)
-    if not seen:
-        return not_applicable(_NONE)
-    for one in seen:
-        listed = one.processes.used_by_pid
-        if listed and set(facts.own_pids).issuperset(listed):
-            continue  # only the lanes of this race use it
-        busy, used, total = known(one.load.busy_pct), known(one.memory.used_bytes), known(one.memory.total_bytes)
-        uses = []
-        if busy is not None and busy >= BUSY_PCT:
-            uses.append(f"busy {percent(busy)}")
-        if used and total and used >= USED_SHARE * total:
-            uses.append(f"{memory(used)} of {memory(total)} used")
-        if uses:
-            result = f"GPU {one.index} {one.name}: {', '.join(uses)}"
-            processes = f"processes: {' '.join(map(str, listed)) or one.processes.no_list_reason or 'none'}"
-            return warning(result, "a GPU that no other program uses", _freeing(facts, one), processes)
-    return ok(", ".join(f"GPU {one.index} {_use(one)}" for one in seen))
-
-
-@check("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
-def gpu_power(facts: Facts) -> Finding:
-    """Judge the power limit."""
-    limits = [
-        (device.index, device.power_limit_w, device.power_default_w)
-        for device in visible_devices_of(facts)
-        if device.power_limit_w and device.power_default_w
-    ]
-    if not limits:
-        return not_applicable(_unknown(facts))
-    for index, limit_w, default_w in limits:
-        if limit_w < 0.98 * default_w:
-            fix = f"sudo nvidia-smi -i {index} -pl {default_w:.0f}"
-            return warning(f"GPU {index} is limited to {limit_w:.0f} W", f"{default_w:.0f} W, its default", fix)
-    return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
-
-
-@check("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
-def gpu_clocks(facts: Facts) -> Finding:
-    """Judge the present clocks and the link."""
-    seen = [sample for sample in _samples(facts) if not isinstance(sample.clocks.reasons, Missing)]
-    if not seen:
-        return not_applicable(_unknown(facts))
-    for one in seen:
-        if lowered := one.clocks.lowered_by(WARNING, ALARM):
-            celsius = known(one.temperature_c)
-            warm = "" if celsius is None else f", {celsius:.0f} °C"
-            fix = "cool it, or wait until it has cooled down"
-            return warning(f"GPU {one.index}: {lowered[0]}{warm}", "full clocks", fix)
-        if one.link.warning:
-            fix = "reseat it, without a riser, or use a slot with all lanes; see lspci -vv"
-            return warning(f"GPU {one.index}: {one.link.warning}", "all lanes", fix)
-    return ok("not lowered, and all lanes of the link")
-
-
-@check("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
-def views(facts: Facts) -> Finding:
-    """Judge copy-on-write views of the working folder."""
+@CHECKS.add("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
+def _views(facts: Facts) -> Finding:
     if facts.view is None:
         return not_applicable("not tried")
     if facts.view.kind == OVERLAY:
@@ -215,7 +211,11 @@ def _use(sample: GpuSample) -> str:
 
 
 def _freeing(facts: Facts, sample: GpuSample) -> str:
-    others = [one for one in facts.samples if one.key != sample.key and (known(one.load.busy_pct) or 0) < BUSY_PCT]
-    if others:
-        return f"use another one: export CUDA_VISIBLE_DEVICES={others[0].key}"
+    free_gpus = [
+        candidate
+        for candidate in facts.samples
+        if candidate.key != sample.key and (known(candidate.load.busy_pct) or 0) < BUSY_PCT
+    ]
+    if free_gpus:
+        return f"use another one: export CUDA_VISIBLE_DEVICES={free_gpus[0].key}"
     return "end what runs there, or wait for it; `nvidia-smi` lists it"

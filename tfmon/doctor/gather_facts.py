@@ -1,4 +1,4 @@
-"""Gathers the facts."""
+"""Reads the facts."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def gather_facts(
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
-    Takes well under a second without `imports`, unless the driver is slow. A race passes its processes and the
-    load of other programs. Thread: any; blocks.
+    A race passes its processes and the load of other programs. Without `imports`, the call takes under a second.
+    Thread: any; blocks.
     """
     begun = time.monotonic()
     environ = dict(os.environ if roots.environ is None else roots.environ)

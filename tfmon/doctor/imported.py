@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, TENSORFLOW, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import GPU, TENSORFLOW, Checks, Finding, broken, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import package, requirements
 from tfmon.probes.trial_import import Import
+
+CHECKS = Checks()
 
 _SKIPPED = "TensorFlow was not imported"
 Known: TypeAlias = tuple[tuple[str, str, str], ...]
@@ -156,9 +158,8 @@ _HARMLESS = (
 )
 
 
-@check("import", "Import", TENSORFLOW, "import tensorflow, in a child")
-def import_works(facts: Facts) -> Finding:
-    """Judge the import."""
+@CHECKS.add("import", "Import", TENSORFLOW, "import tensorflow, in a child")
+def _import_works(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None:
         return not_applicable(_SKIPPED)
@@ -200,9 +201,8 @@ def _killed(facts: Facts, imported: Import, evidence: tuple[str, ...]) -> Findin
     return broken(result, expected, fix, *evidence)
 
 
-@check("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
-def devices(facts: Facts) -> Finding:
-    """Judge whether TensorFlow lists a GPU."""
+@CHECKS.add("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
+def _devices(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
@@ -221,9 +221,8 @@ def devices(facts: Facts) -> Finding:
     return broken("none, and TensorFlow gives no reason", expected, fix, *imported.text.splitlines()[-8:])
 
 
-@check("messages", "TensorFlow's messages", GPU, "its stderr")
-def messages(facts: Facts) -> Finding:
-    """Judge the other messages."""
+@CHECKS.add("messages", "TensorFlow's messages", GPU, "its stderr")
+def _messages(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tfmon.doctor import remedies
-from tfmon.doctor.checks import GPU, NVIDIA, Finding, broken, check, not_applicable, ok, warning
+from tfmon.doctor.checks import GPU, NVIDIA, Checks, Finding, broken, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.model.spec import SHORT_INSTANCE
@@ -14,6 +14,8 @@ from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DRIVER, wanted_libraries
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
+
+CHECKS = Checks()
 
 _LEAST_DRIVER = {12: "525.60.13", 13: "580"}
 """Oldest driver for a major version of CUDA.
@@ -24,9 +26,8 @@ _LEAST_DRIVER_WINDOWS = {12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
 
 
-@check("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
-def driver(facts: Facts) -> Finding:
-    """Judge whether the driver lists a GPU."""
+@CHECKS.add("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
+def _driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
     obstacle = driver_obstacle(facts.visibility)
@@ -51,9 +52,8 @@ def driver(facts: Facts) -> Finding:
     return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
 
 
-@check("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
-def driver_files(facts: Facts) -> Finding:
-    """Judge access to the driver's files."""
+@CHECKS.add("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
+def _driver_files(facts: Facts) -> Finding:
     if not facts.driver.nodes:
         return not_applicable("no files of the driver in /dev")
     if facts.driver.denied:
@@ -68,9 +68,8 @@ def driver_files(facts: Facts) -> Finding:
     return ok(" ".join(facts.driver.nodes))
 
 
-@check("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
-def driver_version(facts: Facts) -> Finding:
-    """Judge the driver's version for TensorFlow's CUDA."""
+@CHECKS.add("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
+def _driver_version(facts: Facts) -> Finding:
     cuda = release(facts.build.cuda_version)
     if not facts.visibility.physical_gpus or not cuda:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "this TensorFlow names no CUDA")
@@ -78,17 +77,16 @@ def driver_version(facts: Facts) -> Finding:
     least, have = table.get(cuda[0], ""), facts.visibility.driver
     evidence = f"TensorFlow is built with CUDA {facts.build.cuda_version}"
     if least and have and release(have) < release(least):
-        where = "in Windows" if facts.platform.wsl else "on the host" if facts.platform.container else "here"
-        fix = f"update the NVIDIA driver {where}, then restart"
+        location = "in Windows" if facts.platform.wsl else "on the host" if facts.platform.container else "here"
+        fix = f"update the NVIDIA driver {location}, then restart"
         return broken(have, f"{least} or newer, for CUDA {cuda[0]}", fix, evidence)
     return ok(have or "unknown", evidence)
 
 
-@check(
+@CHECKS.add(
     "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
 )
-def visible_devices(facts: Facts) -> Finding:
-    """Judge CUDA_VISIBLE_DEVICES."""
+def _visible_devices(facts: Facts) -> Finding:
     value = facts.visibility.visible
     if facts.platform.system != "Linux":
         return not_applicable("Linux only")
@@ -105,7 +103,7 @@ def visible_devices(facts: Facts) -> Finding:
     seen = visible_gpus(facts.visibility)
     total = len(facts.visibility.physical_gpus)
     together = "--lane gpu:all trains on all of them together" if len(seen) > 1 else ""
-    return ok(f"{len(seen)} of {total}: {', '.join(one.name for one in seen)}", evidence, together)
+    return ok(f"{len(seen)} of {total}: {', '.join(gpu.name for gpu in seen)}", evidence, together)
 
 
 FAILS_FROM = (10, 0)
@@ -115,14 +113,13 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
 """
 
 
-@check(
+@CHECKS.add(
     "compute-capability",
     "GPU in the wheel",
     GPU,
     f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
 )
-def compute_capability(facts: Facts) -> Finding:
-    """Judge the wheel's code for each GPU."""
+def _compute_capability(facts: Facts) -> Finding:
     devices = [device for device in visible_devices_of(facts) if device.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
@@ -132,7 +129,9 @@ def compute_capability(facts: Facts) -> Finding:
     for device in devices:
         assert device.capability is not None
         major, minor = device.capability
-        if any(one == major and other <= minor for one, other in _targets(known, ("sm", "compute"))):
+        if any(
+            target_major == major and other <= minor for target_major, other in _targets(known, ("sm", "compute"))
+        ):
             continue
         result = f"{device.name} has compute capability {_written(device)}; this TensorFlow is {built}"
         if not any(target <= device.capability for target in _targets(known, ("compute",))):
@@ -150,9 +149,8 @@ def compute_capability(facts: Facts) -> Finding:
     )
 
 
-@check("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
-def compute_mode(facts: Facts) -> Finding:
-    """Judge exclusive and split GPUs."""
+@CHECKS.add("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
+def _compute_mode(facts: Facts) -> Finding:
     devices = visible_devices_of(facts)
     if not devices:
         return not_applicable(_NO_GPU)
@@ -168,16 +166,19 @@ def compute_mode(facts: Facts) -> Finding:
             return warning(f"GPU {device.index} permits one process at most", "compute mode DEFAULT", fix)
     split = [device for device in devices if device.instances]
     if split:
-        instances = [instance for one in split for instance in one.instances or ()]
-        named = ", ".join(f"--lane {one.uuid[:SHORT_INSTANCE]} ({one.name})" for one in instances)
+        instances = [instance for gpu in split for instance in gpu.instances or ()]
+        lane_options = ", ".join(
+            f"--lane {instance.uuid[:SHORT_INSTANCE]} ({instance.name})" for instance in instances
+        )
         return ok(
-            f"split up (MIG); a lane takes one instance: {named}", *(f"{one.uuid} {one.name}" for one in instances)
+            f"split up (MIG); a lane takes one instance: {lane_options}",
+            *(f"{instance.uuid} {instance.name}" for instance in instances),
         )
     return ok("whole, for several processes")
 
 
 def visible_devices_of(facts: Facts) -> list[Gpu]:
-    """Return the visible GPUs, or all."""
+    """Return the visible GPUs, or all GPUs."""
     return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
 
 
@@ -186,7 +187,7 @@ def _written(device: Gpu) -> str:
 
 
 def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
-    matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", one) for one in known)
+    matches = (re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", target) for target in known)
     return [(int(match[2]), int(match[3])) for match in matches if match is not None and match[1] in kinds]
 
 
@@ -194,10 +195,9 @@ _CUDA = "and-cuda"
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 
-@check("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
-def cuda_driver_library(facts: Facts) -> Finding:
-    """Judge the driver's CUDA library."""
-    library = next((one for one in facts.libraries or () if one.name == DRIVER), None)
+@CHECKS.add("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
+def _cuda_driver_library(facts: Facts) -> Finding:
+    library = next((candidate for candidate in facts.libraries or () if candidate.name == DRIVER), None)
     if library is None:
         return not_applicable(_NO_CUDA)
     if library.error:
@@ -209,29 +209,28 @@ def cuda_driver_library(facts: Facts) -> Finding:
     return ok(library.path or DRIVER, library.path)
 
 
-@check(
+@CHECKS.add(
     "cuda-libraries",
     "CUDA libraries",
     GPU,
     "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc",
 )
-def cuda_libraries(facts: Facts) -> Finding:
-    """Judge the libraries that TensorFlow opens."""
+def _cuda_libraries(facts: Facts) -> Finding:
     if facts.libraries is None:
         return not_applicable(_NO_CUDA)
     wanted = wanted_libraries(facts.build)
     if not wanted:
         return not_applicable(f"the libraries of CUDA {facts.build.cuda_version or '?'} are not known here")
     opened = [library for library in facts.libraries if library.name in wanted]
-    lacking = [one for one in opened if one.error]
-    evidence = [f"{one.name}: {one.error or one.path or 'opened'}" for one in opened]
+    lacking = [library for library in opened if library.error]
+    evidence = [f"{library.name}: {library.error or library.path or 'opened'}" for library in opened]
     if not opened:
         errors = [library.error for library in facts.libraries if library.error]
         return warning("they could not be opened", "that each one opens", "run it again with -v", *errors)
     if not lacking:
-        wheel = all(one.wheel for one in opened)
+        wheel = all(library.wheel for library in opened)
         return ok(f"all {len(opened)} open, {'from the packages' if wheel else 'from the system'}", *evidence)
-    names = ", ".join(one.name for one in lacking)
+    names = ", ".join(library.name for library in lacking)
     first = lacking[0]
     name = first.error.partition(":")[0]
     reason = f" ({name} is missing)" if ".so" in name and Path(name).name != first.name else ""
@@ -240,9 +239,8 @@ def cuda_libraries(facts: Facts) -> Finding:
     return broken(result, "each of the libraries that TensorFlow opens", fix, *evidence)
 
 
-@check("xla-files", "Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
-def xla_files(facts: Facts) -> Finding:
-    """Judge the files for the first step."""
+@CHECKS.add("xla-files", "Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
+def _xla_files(facts: Facts) -> Finding:
     if facts.xla is None:
         return not_applicable(_NO_CUDA)
     searched = [f"searched: {folder}" for folder in facts.xla.searched]
@@ -256,17 +254,25 @@ def xla_files(facts: Facts) -> Finding:
     return warning(result, "both in a folder that XLA searches", remedies.xla_files(facts), *searched)
 
 
-@check("cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
-def cudnn(facts: Facts) -> Finding:
-    """Judge whether cuDNN is old or of another major version."""
-    library = next((one for one in facts.libraries or () if one.name.startswith("libcudnn") and one.version), None)
+@CHECKS.add(
+    "cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html"
+)
+def _cudnn(facts: Facts) -> Finding:
+    library = next(
+        (
+            candidate
+            for candidate in facts.libraries or ()
+            if candidate.name.startswith("libcudnn") and candidate.version
+        ),
+        None,
+    )
     if library is None:
         return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
     required = next(
         (requirement for requirement in requirements(facts, _CUDA) if requirement.name.startswith("nvidia-cudnn")),
         None,
     )
-    bounds = [] if required is None else [one.version for one in required.specifier if one.operator == ">="]
+    bounds = [] if required is None else [bound.version for bound in required.specifier if bound.operator == ">="]
     have, least = release(library.version), release((bounds or [facts.build.cudnn_version])[0])
     if least and (have[:1] != least[:1] or have[:2] < least[:2]):
         fix = f"install cuDNN {facts.build.cudnn_version}, and take other copies out of LD_LIBRARY_PATH"
@@ -277,39 +283,46 @@ def cudnn(facts: Facts) -> Finding:
     return ok(library.version, library.path)
 
 
-@check("cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
-def cuda_packages(facts: Facts) -> Finding:
-    """Judge whether other packages, such as PyTorch, have changed the CUDA packages."""
+@CHECKS.add(
+    "cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow"
+)
+def _cuda_packages(facts: Facts) -> Finding:
     wanted = requirements(facts, _CUDA)
-    there = [one for one in wanted if facts.version_of(one.name)]
-    if not there:
+    installed = [requirement for requirement in wanted if facts.version_of(requirement.name)]
+    if not installed:
         return not_applicable("none is installed")
-    wrong = [one for one in there if not fits(facts.version_of(one.name), one.specifier)]
+    wrong = [
+        requirement
+        for requirement in installed
+        if not fits(facts.version_of(requirement.name), requirement.specifier)
+    ]
     if not wrong:
-        return ok(f"{len(there)} of {len(wanted)}, as TensorFlow requires them")
-    texts = [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
-    others = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
-    fix = "give TensorFlow an environment of its own" if others else remedies.cuda_libraries(facts)
+        return ok(f"{len(installed)} of {len(wanted)}, as TensorFlow requires them")
+    texts = [
+        f"{requirement.name} {facts.version_of(requirement.name)} is not {requirement.specifier}"
+        for requirement in wrong
+    ]
+    other_frameworks = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
+    fix = "give TensorFlow an environment of its own" if other_frameworks else remedies.cuda_libraries(facts)
     result = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
-    result += f" ({', '.join(others)} is installed here, too)" if others else ""
+    result += f" ({', '.join(other_frameworks)} is installed here, too)" if other_frameworks else ""
     return warning(result, str(wrong[0].specifier), fix, *texts)
 
 
-@check("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
-def library_path(facts: Facts) -> Finding:
-    """Judge whether other CUDA libraries come first."""
+@CHECKS.add("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+def _library_path(facts: Facts) -> Finding:
     value = facts.environ.get("LD_LIBRARY_PATH", "")
     if facts.platform.system != "Linux":
         return not_applicable("Linux only")
     if not value or facts.libraries is None:
         return ok("not set" if not value else "no CUDA libraries were looked for", value)
-    folders = [str(Path(one)) for one in value.split(":") if one]
+    folders = [str(Path(folder)) for folder in value.split(":") if folder]
     taken = [
         library for library in facts.libraries if not library.wheel and str(Path(library.path).parent) in folders
     ]
-    packaged = [one.name for one in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{one.name}"))]
+    packaged = [library.name for library in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{library.name}"))]
     if packaged:
         result = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
-        evidence = [f"{one.name}: {one.path}" for one in taken]
+        evidence = [f"{library.name}: {library.path}" for library in taken]
         return warning(result, "the libraries TensorFlow was installed with", "unset LD_LIBRARY_PATH", *evidence)
     return ok("hides no library of TensorFlow", value)

@@ -8,9 +8,9 @@ from tfmon.doctor.checks import (
     INSTALL,
     NVIDIA,
     TENSORFLOW,
+    Checks,
     Finding,
     broken,
-    check,
     not_applicable,
     ok,
     warning,
@@ -20,10 +20,11 @@ from tfmon.doctor.remedies import fits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
 from tfmon.probes.obstacles import wheel_obstacle
 
+CHECKS = Checks()
 
-@check("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
-def python_answers(facts: Facts) -> Finding:
-    """Judge the interpreter and its version."""
+
+@CHECKS.add("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
+def _python_answers(facts: Facts) -> Finding:
     python = facts.python
     if python.error:
         return broken(
@@ -43,9 +44,8 @@ def python_answers(facts: Facts) -> Finding:
     return ok(result, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
 
 
-@check("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
-def python_build(facts: Facts) -> Finding:
-    """Judge builds of Python without wheels."""
+@CHECKS.add("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
+def _python_build(facts: Facts) -> Finding:
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.python.bits != 64:
@@ -61,74 +61,14 @@ def python_build(facts: Facts) -> Finding:
     return ok(", ".join(filter(None, ("64 bits", facts.python.libc))))
 
 
-@check("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
-def gpu_build(facts: Facts) -> Finding:
-    """Judge whether TensorFlow was built for GPUs."""
-    if facts.platform.system != "Linux" or facts.wheel is None:
-        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
-    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
-    if obstacle is not None:
-        return broken(
-            obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
-        )
-    if facts.wheel.rocm:
-        return ok("ROCm", "build_info: is_rocm_build True")
-    if facts.wheel.has_cuda is None:
-        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
-        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")
-    build = facts.build
-    return ok(
-        f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"
-    )
-
-
-@check("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
-def metal(facts: Facts) -> Finding:
-    """Judge the plug-in for Apple GPUs: 1.2.0 fits TensorFlow 2.18 and 2.19 only."""
-    if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
-        return not_applicable("no Apple Silicon")
-    wanted = remedies.metal(facts)
-    if facts.python.version[:2] > (3, 12):
-        fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
-        result = (
-            f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
-        )
-        return broken(result, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
-    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
-    if obstacle is not None or facts.wheel is None:
-        return broken(
-            obstacle.reason if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted
-        )
-    plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
-    together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
-    if plugin < (1, 2) or (version and not (2, 18) <= version < (2, 20)):
-        return broken(together, f"tensorflow-metal {remedies.METAL} with TensorFlow 2.18 or 2.19", wanted)
-    return ok(together)
-
-
-@check("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
-def wsl(facts: Facts) -> Finding:
-    """Judge the version and GPU of WSL."""
-    if not facts.platform.wsl:
-        return not_applicable("not in WSL")
-    if facts.platform.wsl == 1:
-        return broken("WSL 1, which has no GPU", "WSL 2", "in Windows: wsl --set-version <distribution> 2")
-    if "/dev/dxg" not in facts.driver.nodes:
-        fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
-        return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
-    note = "with the driver of Windows, which reports no single processes"
-    return ok(f"WSL 2, {note}", "/dev/dxg")
-
-
 _NONE = "no TensorFlow is installed"
 _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
 """`tensorflow` requires these on some platforms."""
 _NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
 
 
-@check("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
-def tensorflow_installed(facts: Facts) -> Finding:
-    """Judge whether TensorFlow exists."""
+@CHECKS.add("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
+def _tensorflow_installed(facts: Facts) -> Finding:
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.wheel is None:
@@ -140,24 +80,23 @@ def tensorflow_installed(facts: Facts) -> Finding:
     return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.home)
 
 
-@check(
+@CHECKS.add(
     "several-tensorflows", "One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430"
 )
-def several_tensorflows(facts: Facts) -> Finding:
-    """Judge whether two distributions overwrite each other."""
+def _several_tensorflows(facts: Facts) -> Finding:
     result = {
         distribution.name: distribution
         for distribution in reversed(facts.distributions)
         if distribution.name in BUILDS
     }
     if len(result) > 1:
-        result = {name: one for name, one in result.items() if name not in _PULLED_IN} or result
+        result = {name: dist for name, dist in result.items() if name not in _PULLED_IN} or result
     twice = [
         distribution
         for distribution in facts.distributions
         if distribution.name in BUILDS and distribution != result.get(distribution.name, distribution)
     ]
-    names = ", ".join(f"{one.name} {one.version}" for one in result.values())
+    names = ", ".join(f"{dist.name} {dist.version}" for dist in result.values())
     if not result:
         return not_applicable(_NONE)
     if len(result) > 1:
@@ -165,7 +104,7 @@ def several_tensorflows(facts: Facts) -> Finding:
             f"{names}: they overwrite each other's files",
             "one of them",
             remedies.reinstall(facts, tuple(result), remedies.tensorflow_package(facts)),
-            *(one.folder for one in result.values()),
+            *(dist.folder for dist in result.values()),
         )
     if twice:
         first = next(iter(result.values()))
@@ -173,14 +112,13 @@ def several_tensorflows(facts: Facts) -> Finding:
             f"{first.name} {first.version} is used; {twice[0].version} comes later on the path",
             "one of them",
             f"take the other out of PYTHONPATH, or {remedies.uninstall(facts, first.name)}",
-            *(one.folder for one in (first, *twice)),
+            *(dist.folder for dist in (first, *twice)),
         )
     return ok(names)
 
 
-@check("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
-def shadowing(facts: Facts) -> Finding:
-    """Judge files that are imported instead."""
+@CHECKS.add("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
+def _shadowing(facts: Facts) -> Finding:
     if facts.shadows:
         return broken(
             f"{facts.shadows[0]} is imported instead of TensorFlow, everywhere",
@@ -203,30 +141,93 @@ def _renamed(path: str) -> str:
     return path.replace("tensorflow.py", "my_tensorflow.py") if path.endswith(".py") else f"{path}_mine"
 
 
-@check("requirements", "Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
-def required_packages(facts: Facts) -> Finding:
-    """Judge TensorFlow's requirements."""
+@CHECKS.add("requirements", "Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
+def _required_packages(facts: Facts) -> Finding:
     if facts.wheel is None or not facts.build.requires:
         return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
     wanted = requirements(facts)
-    absent = [one for one in wanted if not facts.version_of(one.name)]
-    wrong = [one for one in wanted if one not in absent and not fits(facts.version_of(one.name), one.specifier)]
+    absent = [requirement for requirement in wanted if not facts.version_of(requirement.name)]
+    wrong = [
+        requirement
+        for requirement in wanted
+        if requirement not in absent and not fits(facts.version_of(requirement.name), requirement.specifier)
+    ]
     if not absent and not wrong:
         known = [f"{title} {version}" for name, title in _NAMED.items() if (version := facts.version_of(name))]
         return ok(f"all {len(wanted)} are met, {', '.join(known)} among them")
-    texts = [f"{one.name} is missing" for one in absent]
-    texts += [f"{one.name} {facts.version_of(one.name)} is not {one.specifier}" for one in wrong]
+    texts = [f"{requirement.name} is missing" for requirement in absent]
+    texts += [
+        f"{requirement.name} {facts.version_of(requirement.name)} is not {requirement.specifier}"
+        for requirement in wrong
+    ]
     fix = remedies.install(facts, *map(package, (*absent, *wrong)))
     works = facts.imported is not None and facts.imported.works
     verdict = broken if absent and not works else warning
     return verdict("; ".join(texts[:3]) + ("; …" if texts[3:] else ""), "what its metadata requires", fix, *texts)
 
 
-@check("keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend")
-def keras_backend(facts: Facts) -> Finding:
-    """Judge the backend of Keras."""
+@CHECKS.add(
+    "keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend"
+)
+def _keras_backend(facts: Facts) -> Finding:
     backend = facts.environ.get("KERAS_BACKEND", "")
     if backend not in ("", "tensorflow"):
         fix = "unset KERAS_BACKEND (or set it to tensorflow)"
         return broken(f"KERAS_BACKEND={backend}: Keras does not compute with TensorFlow", "tensorflow", fix)
     return ok("tensorflow")
+
+
+@CHECKS.add("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
+def _gpu_build(facts: Facts) -> Finding:
+    if facts.platform.system != "Linux" or facts.wheel is None:
+        return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    if obstacle is not None:
+        return broken(
+            obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
+        )
+    if facts.wheel.rocm:
+        return ok("ROCm", "build_info: is_rocm_build True")
+    if facts.wheel.has_cuda is None:
+        fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
+        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")
+    build = facts.build
+    return ok(
+        f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"
+    )
+
+
+@CHECKS.add("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
+def _metal(facts: Facts) -> Finding:
+    if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
+        return not_applicable("no Apple Silicon")
+    wanted = remedies.metal(facts)
+    if facts.python.version[:2] > (3, 12):
+        fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
+        result = (
+            f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
+        )
+        return broken(result, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
+    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    if obstacle is not None or facts.wheel is None:
+        return broken(
+            obstacle.reason if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted
+        )
+    plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
+    together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
+    if plugin < (1, 2) or (version and not (2, 18) <= version < (2, 20)):
+        return broken(together, f"tensorflow-metal {remedies.METAL} with TensorFlow 2.18 or 2.19", wanted)
+    return ok(together)
+
+
+@CHECKS.add("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
+def _wsl(facts: Facts) -> Finding:
+    if not facts.platform.wsl:
+        return not_applicable("not in WSL")
+    if facts.platform.wsl == 1:
+        return broken("WSL 1, which has no GPU", "WSL 2", "in Windows: wsl --set-version <distribution> 2")
+    if "/dev/dxg" not in facts.driver.nodes:
+        fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
+        return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
+    note = "with the driver of Windows, which reports no single processes"
+    return ok(f"WSL 2, {note}", "/dev/dxg")

@@ -1,4 +1,4 @@
-"""Commands against a finding, for this platform and environment."""
+"""Functions that return commands against a finding, for the platform and environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def install(facts: Facts, *packages: str) -> str:
 
 
 def reinstall(facts: Facts, unwanted: tuple[str, ...], *packages: str) -> str:
-    """Replace packages, or make a new environment if none may be removed."""
+    """Replace packages, or create an environment if removal is forbidden."""
     if facts.python.managed:
         return install(facts, *packages)
     removal = f"{_before(facts)}{_remove(facts)} {' '.join(unwanted)}"
@@ -86,7 +86,7 @@ def cuda_libraries(facts: Facts) -> str:
 
 
 def xla_files(facts: Facts) -> str:
-    """Give XLA its files."""
+    """Install XLA's files."""
     point = 'export XLA_FLAGS="--xla_gpu_cuda_data_dir=FOLDER", with the folder of CUDA that has nvvm and bin'
     if _from_conda(facts):
         command = f"{_conda(facts, 'install')} -c conda-forge cuda-nvcc"
@@ -98,7 +98,7 @@ def xla_files(facts: Facts) -> str:
 
 
 def give_gpu(facts: Facts) -> str:
-    """Give a container the GPU."""
+    """Make the GPU available in a container."""
     if facts.platform.container == "kubernetes":
         return "in the pod, request resources: {limits: {nvidia.com/gpu: 1}}; its node needs NVIDIA's plugin"
     if facts.platform.container == "podman":
@@ -126,7 +126,7 @@ def _if_any(facts: Facts) -> str:
 
 
 def other_python(facts: Facts) -> str:
-    """Make an environment with a supported Python."""
+    """Create an environment with a supported Python."""
     high, package = ".".join(map(str, SUPPORTED_PYTHON[1])), tensorflow_package(facts)
     if facts.python.conda:
         return f"conda create -n tf python={high} && conda activate tf && python -m pip install {package}"
@@ -170,7 +170,7 @@ def _in_image(facts: Facts, command: str) -> str:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """Return (2, 18, 0) of "2.18.0rc1", () of other text."""
+    """Return (2, 18, 0) for "2.18.0rc1", () for other text."""
     try:
         return Version(version).release
     except InvalidVersion:
@@ -199,21 +199,21 @@ def requirements(facts: Facts, extra: str = "") -> list[Requirement]:
         "platform_machine": facts.platform.machine,
     }
 
-    def holds(one: Requirement, extra: str) -> bool:
-        return one.marker is None or one.marker.evaluate({**environment, "extra": extra})
+    def holds(requirement: Requirement, extra: str) -> bool:
+        return requirement.marker is None or requirement.marker.evaluate({**environment, "extra": extra})
 
     result = []
     for line in facts.build.requires:
         try:
-            one = Requirement(line)
+            parsed = Requirement(line)
         except InvalidRequirement:
             continue
-        one.name = canonicalize_name(one.name)
-        if holds(one, extra) and not (extra and holds(one, "")):
-            result.append(one)
+        parsed.name = canonicalize_name(parsed.name)
+        if holds(parsed, extra) and not (extra and holds(parsed, "")):
+            result.append(parsed)
     return result
 
 
 def package(required: Requirement) -> str:
-    """Return a word of a command."""
+    """Return a requirement as an argument of a command."""
     return f"'{required.name}{required.specifier}'" if required.specifier else required.name

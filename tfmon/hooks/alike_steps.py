@@ -1,7 +1,7 @@
-"""Collects steps that are alike, and reports them together.
+"""Collects similar steps, and reports them together.
 
-A step is alike if it pulls at most one batch, from the first iterator, and has one update like the one before. A
-Python call between steps takes 2 µs.
+A similar step pulls at most one batch, from the same iterator, and makes the same update. A Python call between
+steps takes 2 µs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
-from tfmon.hooks.counts import OTHER_ROWS, Given
+from tfmon.hooks.counts import OTHER_ROWS, GradientRows
 from tfmon.hooks.graph_marks import MARK
 from tfmon.hooks.inspection import path_to
 from tfmon.hooks.loop_report import LoopReport
@@ -29,26 +29,24 @@ class Bundle:
     """Steps since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
 
     __slots__ = (
-        "at", "begun_ns", "busy", "eager", "function", "given", "loss", "loss_before", "mark", "next_function",
-        "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces", "until_ns",
-        "updated_ns", "updater", "waiting", "waits_ns",
+        "at", "begun_ns", "busy", "eager", "function", "gradient_rows", "loss", "loss_before", "mark",
+        "next_function", "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces",
+        "until_ns", "updated_ns", "updater", "waiting", "waits_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.source: BatchSource | None = None
         self.next_pull: Callable[[], Any] | None = None
         self.next_function: Callable[[], Any] = nothing
-        """Returns the function of the next update."""
         self.eager = False
         self.busy = False
         self.begun_ns: list[int] = []
-        """Each is the end of the step before."""
+        """The end times of the steps before."""
         self.rows: list[int] = []
         self.waits_ns: list[int] = []
-        self.given: list[int] = []
+        self.gradient_rows: list[int] = []
         self.loss: Any = None
         self.loss_before: Any = None
-        """Losses of the last two updates."""
 
     def follow(
         self,
@@ -59,7 +57,7 @@ class Bundle:
         rows: int,
         loss: object,
     ) -> None:
-        """Note steps like the last one, until the window is due."""
+        """Collect steps similar to the last step, until the window is due."""
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
         path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
@@ -73,7 +71,7 @@ class Bundle:
         self.source, self.pull = source, None if source is None else source.ref
         self.function, self.mark = weakref.ref(function), mark or updater
         self.rows_path, self.loss, self.updater = path or (), loss, updater
-        self.begun_ns, self.rows, self.given = [], [rows], [rows]
+        self.begun_ns, self.rows, self.gradient_rows = [], [rows], [rows]
         self.waits_ns = [0 if source is None else source.wait_ns]
         self.thread = threading.get_ident()
         self.waiting: Sized = lane.meter.waiting
@@ -82,7 +80,7 @@ class Bundle:
         self.next_pull, self.next_function = self.pull, self.function if source is None else nothing
 
     def begins_with(self, iterator: object) -> BatchSource | None:
-        """Note a pull that begins a step, if possible. Return its source."""
+        """Record a pull that begins a similar step, and return its source."""
         next_pull = self.next_pull
         if (
             next_pull is None
@@ -99,7 +97,7 @@ class Bundle:
         return self.source
 
     def receive(self, batch: Any) -> None:
-        """Note the batch of the pull."""
+        """Record the pulled batch."""
         self.waits_ns.append(lane_clock.now_ns() - self.begun_ns[-1])
         for key in self.rows_path:
             batch = batch[key]
@@ -107,9 +105,9 @@ class Bundle:
         self.next_function, self.busy = self.function, False
 
     def begins(self, dims: Iterable[int | None]) -> bool:
-        """Note the start of a step without input."""
-        now_ns, (rows, *others) = lane_clock.now_ns(), set(dims) or (0,)
-        if others or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+        """Record the start of a step without input."""
+        now_ns, (rows, *other_rows) = lane_clock.now_ns(), set(dims) or (0,)
+        if other_rows or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
         self.begun_ns.append(now_ns)
         self.waits_ns.append(0)
@@ -117,37 +115,42 @@ class Bundle:
         return True
 
     def calls(self, function: object) -> bool:
-        """Return whether the update is expected."""
+        """Return whether a function is the expected update."""
         return (
             function is self.next_function()
             and self.traces.count == self.traced
             and threading.get_ident() == self.thread
         )
 
-    def note_given(self, given: Given) -> bool:
-        """Note an eager gradient, if expected."""
-        expected = self.received and self.eager and len(self.given) == len(self.begun_ns) and len(given) == 1
+    def note_gradient(self, gradient_rows: GradientRows) -> bool:
+        """Record the expected eager gradient."""
+        expected = (
+            self.received
+            and self.eager
+            and len(self.gradient_rows) == len(self.begun_ns)
+            and len(gradient_rows) == 1
+        )
         if expected:
-            self.given += given
+            self.gradient_rows += gradient_rows
         return expected
 
     def expects(self, updater: Updater) -> bool:
-        """Return whether the eager update is expected."""
-        return len(self.given) > len(self.begun_ns) and not self.updated and self.updater is updater
+        """Return whether an eager update is expected."""
+        return len(self.gradient_rows) > len(self.begun_ns) and not self.updated and self.updater is updater
 
     def update(self, loss: object) -> None:
-        """Note the end of the update."""
+        """Record the end of the update."""
         self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:
             self.next_function = self.function
 
-    def tell(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
+    def report_steps(self, lane: Lane, rounds: Rounds, report: LoopReport) -> int:
         """Report and count the ended steps."""
         rows, ends_ns, updated = self.rows, self.begun_ns, self.updated
         steps = len(ends_ns)
-        rounds.plus(self.updater, self.updater.made_more(steps - 1 + updated))
-        if self.given != rows[: len(self.given)]:
+        rounds.add(self.updater, self.updater.made_more(steps - 1 + updated))
+        if self.gradient_rows != rows[: len(self.gradient_rows)]:
             report.doubt(OTHER_ROWS, "examples")
         loss, examples = self.loss_before if updated else self.loss, report.examples(sum(rows[:steps]))
         lane.meter.end_steps(ends_ns, loss=loss, examples=examples, input_ns=sum(self.waits_ns[:steps]))
@@ -169,8 +172,8 @@ class Bundle:
             step.fed = sources.feed(number)
             step.updates = step.due = 1
             step.mark, step.updated_ns, step.loss = self.mark, self.updated_ns, self.loss
-        if len(self.given) > len(self.begun_ns):
-            step.given[self.given[-1],] = 1
+        if len(self.gradient_rows) > len(self.begun_ns):
+            step.gradient_rows[self.gradient_rows[-1],] = 1
         return step
 
     @property

@@ -1,6 +1,6 @@
-"""Applies the settings of a lane through public ways of TensorFlow and Keras.
+"""Applies the settings of a lane through the public API of TensorFlow and Keras.
 
-If the script overrides a lever, the lane ends. Keras 3 and legacy Keras share the argument names.
+If the script overrides a lever, the lane ends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FILES.add(__file__)
 
 
 class Levers:
-    """The levers of the command line. Thread: any."""
+    """The knobs of the command line that act from the start. Thread: any."""
 
     def __init__(self) -> None:
         settings = json.loads(os.environ.get(SETTINGS, "{}"))
@@ -53,12 +53,10 @@ class Levers:
             knob.name: settings[knob.name] for knob in LEVERS if _is_possible(knob, settings.get(knob.name))
         }
         self._in_effect: dict[str, Callable[[], KnobValue]] = {}
-        """Functions that read the applied levers."""
         self._why: dict[str, str] = {}
-        """Why Keras did not accept a lever."""
 
     def loaded_tensorflow(self, tf: Any) -> None:
-        """Apply threads and allocator, before it is used."""
+        """Set threads and allocator before TensorFlow is used."""
         threading = tf.config.threading
         for knob, kind in ((THREADS, "intra"), (INTER_THREADS, "inter")):
             value = self.requested.get(knob.name)
@@ -75,7 +73,7 @@ class Levers:
             self._in_effect[ALLOCATOR.name] = lambda: os.environ.get(VARIABLE, ALLOCATOR.default)
 
     def loaded_keras(self, keras: Any, hooks: Hooks) -> None:
-        """Apply the precision policy and arguments of `compile`."""
+        """Apply the precision policy and the arguments of `compile`."""
         if (value := self.requested.get(MIXED_PRECISION.name)) is not None:
             policies = keras.mixed_precision
             policies.set_global_policy(POLICIES[str(value)])
@@ -84,19 +82,19 @@ class Levers:
             owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
             hooks.replace(owner, "compile", self._compile)
 
-    def _compile(self, own: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(own)
+    def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(original)
 
         def compile_(model: Any, *args: Any, **kwargs: Any) -> Any:
             try:
                 bound = signature.bind(model, *args, **kwargs)
             except TypeError:
-                return own(model, *args, **kwargs)
+                return original(model, *args, **kwargs)
             for name, argument in ARGUMENTS.items():
                 if name in self.requested:
                     bound.arguments[argument] = self.requested[name]
             try:
-                result = own(*bound.args, **bound.kwargs)
+                result = original(*bound.args, **bound.kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
@@ -132,7 +130,7 @@ def compiled_by_xla(model: Any) -> bool:
 
 
 def traits_of(model: Any) -> list[str]:
-    """Return traits of a compiled model's steps."""
+    """Return the traits of a compiled model's steps."""
     if model.run_eagerly:
         return [EAGER, RUN_EAGERLY]
     parts = [*getattr(model, "_flatten_layers", list)(), model.optimizer]
@@ -141,8 +139,7 @@ def traits_of(model: Any) -> list[str]:
 
 
 def steps_in_call(model: Any) -> int:
-    """Return the train function's steps per call."""
-    # Legacy Keras keeps it in a variable.
+    """Return the steps per call of the train function."""
     steps: Any = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
     return max(1, int(steps.numpy() if hasattr(steps, "numpy") else steps or 1))
 
@@ -153,7 +150,7 @@ def _precision_of(keras: Any) -> KnobValue:
 
 
 def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:
-    """Return values that Keras chose."""
+    """Return the values that Keras chose."""
     policy = getattr(getattr(model, "dtype_policy", None), "name", None)
     precision = next((value for value, name in POLICIES.items() if name == policy), None)
     return {
@@ -163,7 +160,7 @@ def resolved(keras: Any, model: Any) -> dict[str, KnobValue]:
 
 
 def defaults() -> dict[str, str]:
-    """Return other resolved defaults."""
+    """Return the defaults that TensorFlow chose."""
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}

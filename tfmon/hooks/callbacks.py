@@ -18,37 +18,34 @@ FILES.add(__file__)
 
 
 class TimedMethod:
-    """Replaces a method of a callback while `fit` runs.
+    """Replaces a method of a callback object while `fit` runs."""
 
-    It is set on the object, so classes defined inside functions are timed, too.
-    """
-
-    def __init__(self, callback: Any, name: str, own: Callable[..., Any], call: Any) -> None:
-        self._callback, self._name, self._own, self._call = callback, name, own, call
-        self._place = (line_of_function(own) if is_of_script(own) else "") or line_that_made(callback)
+    def __init__(self, callback: Any, name: str, method: Callable[..., Any], call: Any) -> None:
+        self._callback, self._name, self._timed_method, self._call = callback, name, method, call
+        self._line = (line_of_function(method) if is_of_script(method) else "") or line_that_made(callback)
         self._before = vars(callback).get(name)
         setattr(callback, name, self)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_own"], name)
+        return getattr(self.__dict__["_timed_method"], name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return getattr, (self._callback, self._name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self._own, memo)
+        return copy.deepcopy(self._timed_method, memo)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""
         call = self._call
-        timed, interrupted = not call.in_callback and call.here, ""
+        timed, interrupted = not call.in_callback and call.in_training_thread, ""
         with hooks:
             call.in_callback |= timed
             if timed and self._name not in BATCH_METHODS:
                 interrupted = call.callback_begins(type(self._callback).__name__)
         began_ns = lane_clock.now_ns()
         try:
-            return self._own(*args, **kwargs)
+            return self._timed_method(*args, **kwargs)
         except BaseException as error:
             unseen(error)
             raise
@@ -62,15 +59,15 @@ class TimedMethod:
     def _report(self, took_ns: int, interrupted: str) -> None:
         kind, call = type(self._callback).__name__, self._call
         if self._name not in BATCH_METHODS:
-            call.callback_ended(kind, self._place or call.place, took_ns, interrupted)
+            call.callback_ended(kind, self._line or call.line, took_ns, interrupted)
             return
         subject = f"{kind}.{self._name}"
-        account.batch_callback(kind, self._place or call.place, took_ns)
-        seen = causes.saw("batch_callback", self._place or call.place, subject=subject, cost_ns=took_ns)
+        account.batch_callback(kind, self._line or call.line, took_ns)
+        seen = causes.saw("batch_callback", self._line or call.line, subject=subject, cost_ns=took_ns)
         seen.what = f"{seen.cost_ns / 1e6 / seen.count:.1f} ms each"
 
     def restore(self) -> None:
-        """Restore the method."""
+        """Put the original method back."""
         if vars(self._callback).get(self._name) is not self:
             return
         if self._before is None:
@@ -83,13 +80,17 @@ def timed_methods(keras: Any, callback: Any, call: Any) -> Iterator[TimedMethod]
     """Replace the methods of a callback."""
     names = ["on_epoch_end", *(BATCH_METHODS if sees_batches(callback) else ())]
     for name in names if hasattr(callback, "__dict__") else ():
-        own, base = getattr(callback, name, None), getattr(keras.callbacks.Callback, name, None)
-        if callable(own) and getattr(own, "__func__", own) is not base and not isinstance(own, TimedMethod):
-            yield TimedMethod(callback, name, own, call)
+        method, base = getattr(callback, name, None), getattr(keras.callbacks.Callback, name, None)
+        if (
+            callable(method)
+            and getattr(method, "__func__", method) is not base
+            and not isinstance(method, TimedMethod)
+        ):
+            yield TimedMethod(callback, name, method, call)
 
 
 def sees_batches(callback: Any) -> bool:
-    """Return whether it works in each batch."""
+    """Return whether a callback works in each batch."""
     methods = (getattr(callback, name, None) for name in BATCH_METHODS)
-    own = any(is_of_script(method) for method in methods if method)
-    return own or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))
+    of_script = any(is_of_script(method) for method in methods if method)
+    return of_script or any(getattr(callback, name, "epoch") != "epoch" for name in ("save_freq", "update_freq"))

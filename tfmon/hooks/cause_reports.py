@@ -1,4 +1,4 @@
-"""Adds up the causes of a slow script. Not called in every step."""
+"""Adds up the causes of a slow script."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
 
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
-"""Minimum interval of a cause's reports, also as a share."""
+"""Minimum interval between reports of a cause, in ns and as a share of the run."""
 STALE_SHARE = 0.25
-"""Unchanged causes are reported again after this share."""
+"""An unchanged cause is reported again after this share of the run."""
 MOST_TEXT = 200
 
 
 @dataclass(slots=True)
 class Observation:
-    """One cause at one place. Code that modifies it sets `changed`."""
+    """One cause at one line. Code that modifies an observation sets `changed`."""
 
     cause: str
-    place: str
+    line: str
     subject: str = ""
     what: str = ""
     count: int = 0
@@ -31,7 +31,7 @@ class Observation:
     kept: bool = False
     """Whether costs before the first step count."""
     next_ns: int = 0
-    told_ns: int = 0
+    reported_ns: int = 0
 
 
 class Causes:
@@ -58,30 +58,30 @@ class Causes:
 
     @property
     def unnamed_ns(self) -> int:
-        """Time of the run without causes."""
+        """Time of the run that no cause explains, in ns."""
         return self.passed_ns - self.named_ns
 
     @property
     def passed_ns(self) -> int:
-        """Time of the run, without suspensions."""
+        """Time of the run without suspensions, in ns."""
         return lane_clock.now_ns() - self._began_ns
 
     def saw(
-        self, cause: str, place: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
+        self, cause: str, line: str, *, subject: str = "", what: str = "", count: int = 1, cost_ns: int = 0
     ) -> Observation:
-        """Add an observation, and return the sums."""
-        seen = self._seen.get((cause, place, subject))
+        """Add to a cause's sums, and return them."""
+        seen = self._seen.get((cause, line, subject))
         if seen is None:
-            seen = Observation(cause, place, subject)
+            seen = Observation(cause, line, subject)
             if len(self._seen) < MOST_CAUSES:
-                self._seen[cause, place, subject] = seen
+                self._seen[cause, line, subject] = seen
         seen.what = what or seen.what
         seen.count += count
         self.add(seen, cost_ns)
         return seen
 
     def add(self, seen: Observation, cost_ns: int) -> None:
-        """Add to the time of a cause."""
+        """Add to a cause's time."""
         seen.cost_ns += cost_ns
         self.named_ns += cost_ns
         seen.changed = True
@@ -92,14 +92,14 @@ class Causes:
         passed_ns = now_ns - self._first_ns if self._first_ns else 0
         for seen in list(self._seen.values()):
             changed = seen.changed and now_ns >= seen.next_ns
-            if not (changed or all_of_them or passed_ns > (1 + STALE_SHARE) * seen.told_ns):
+            if not (changed or all_of_them or passed_ns > (1 + STALE_SHARE) * seen.reported_ns):
                 continue
-            seen.changed, seen.told_ns = False, passed_ns
+            seen.changed, seen.reported_ns = False, passed_ns
             seen.next_ns = now_ns + max(EVERY_NS, round(EVERY_SHARE * passed_ns))
             yield CauseSeen(
                 at_ns=lane_clock.stamp(now_ns),
                 cause=seen.cause,
-                place=seen.place[:MOST_TEXT],
+                place=seen.line[:MOST_TEXT],
                 subject=seen.subject[:MOST_TEXT],
                 what=seen.what[:MOST_TEXT],
                 count=seen.count,
@@ -108,7 +108,7 @@ class Causes:
                 figures=dict(seen.figures),
             )
 
-    def tell(self, reporter: ScriptReporter, *, all_of_them: bool = False) -> None:
+    def report(self, reporter: ScriptReporter, *, all_of_them: bool = False) -> None:
         """Send the causes that are due."""
         for event in self.news(all_of_them=all_of_them) if self._seen else ():
             reporter.send(event)

@@ -1,4 +1,4 @@
-"""Counts examples: batches read and arguments of gradients must agree."""
+"""Counts examples. Batches and the arguments of gradients must agree."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from tfmon.hooks.inspection import leaves_of
 
-Given = tuple[int, ...]
-"""First dimensions of a gradient function's arguments, or of a tape's ends."""
-OTHER_ROWS = "what the step is given has not the size of the batch that was read for it"
-NOT_SEEN = "what the gradients are computed of is not seen, as where a tape is around a tf.function"
-NOTHING_READ = "the step reads no batch, and what the gradients are computed of is not seen to be one"
+GradientRows = tuple[int, ...]
+"""First dimensions of a gradient function's arguments, or of a tape's first and last operation."""
+OTHER_ROWS = "the step's input has a different size from the batch that was read for it"
+NOT_SEEN = "the input of the gradients is not seen, for example with a tape around a tf.function"
+NOTHING_READ = "the step reads no batch, and the input of the gradients is not known to be one"
 LOOP_IN_GRAPH = "a call updates several times, as a loop inside of a graph does"
-NO_ROWS = "the first dimension of the batches that are read is not seen to be the batch size"
+NO_ROWS = "the first dimension of the batches is not known to be the batch size"
 PARTS_DIFFER = "the parts of the batches differ in their first dimension"
-NOT_COUNTED = "updates in a loop or branch of a graph, by what does not count them. Tell tfmon: report.step"
+NOT_COUNTED = "updates in a loop or branch of a graph, by code that does not count them. Tell tfmon: report.step"
 BY_HAND = "weights are also updated by hand, which is not counted"
 BOTH = "weights are updated by an optimizer, and by hand. Tell tfmon what a step is: report.step"
 UNEQUAL = "the optimizers of a step are given different numbers of examples"
 
 
 def is_batched(dataset: Any) -> bool | None:
-    """Return whether elements may be batches. None if the first dimension is not their size."""
+    """Return whether elements may be batches. None if their first dimension is not the batch size."""
     last = dataset
     while (inner := getattr(dataset, "_input_dataset", None)) is not None:
         if "batch" in (kind := type(dataset).__name__).lower():
@@ -36,25 +36,27 @@ def is_batched(dataset: Any) -> bool | None:
 
 
 def first_dimensions(batch: Any) -> set[int | None]:
-    """Return the first dimensions. None if unknown."""
+    """Return the first dimensions of a batch's parts. None if unknown."""
     shapes: list[Any] = [getattr(part, "shape", None) for part in leaves_of(batch)]
     return {shape[0] for shape in shapes if getattr(shape, "rank", None)}
 
 
-def examples_of(pulled: Counter[tuple[Any, frozenset[int]]], given: Counter[Given], updates: int) -> int | str:
-    """Return the examples, or why they are unknown."""
+def examples_of(
+    pulled: Counter[tuple[Any, frozenset[int]]], gradient_rows: Counter[GradientRows], updates: int
+) -> int | str:
+    """Return the number of examples, or why it is unknown."""
     read = frozenset[int]().union(*(rows for _, rows in pulled))
     total, each = 0, set[int]()
-    for dims, calls in given.items():
-        if not dims and updates > 1 and len(given) > 1:
-            continue  # another optimizer has the batch
+    for dims, calls in gradient_rows.items():
+        if not dims and updates > 1 and len(gradient_rows) > 1:
+            continue
         result = {*dims, *(sum(dims) // parts for parts in _parts(dims))} & read if pulled else set(dims)
         if len(result) != 1:
             if not dims:
                 return NOT_SEEN if pulled else NOTHING_READ
             if pulled and not read:
                 return NO_ROWS
-            return OTHER_ROWS if pulled else "the step is given parts of different size"
+            return OTHER_ROWS if pulled else "the inputs of the step differ in size"
         (rows,) = result
         total += rows * calls
         each.add(rows)

@@ -23,7 +23,7 @@ PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 GENERATOR = "tensorflow.python.data.ops.from_generator_op"
 MOST_OPERATIONS = 10_000
 CHEAP_NS = 200_000
-"""Below this, most of a map's time is the start of its function."""
+"""A cheaper map spends most of its time on starting its function."""
 STAGES_OF_MAPS = ("Map", "ParallelMap", "ParallelMapV2", "MapAndBatch")
 _STAGES = {
     **dict.fromkeys(MAPS, STAGES_OF_MAPS),
@@ -34,7 +34,6 @@ _STAGES = {
     "_PaddedBatchDataset": ("PaddedBatchV2",),
 }
 _NESTED = ("FlatMap", "Interleave", "ParallelInterleave")
-"""A function makes their further inputs."""
 _CALLS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case",
     "StatelessCase", "MapDefun",
@@ -49,50 +48,50 @@ class PipelineStage:
     kind: str
     elements: int
     busy_ns: float
-    """Without its inputs, divided by its threads."""
+    """Time without inputs, divided by the number of threads."""
     parallel: bool
     bytes: int = 0
-    """Size of all its elements."""
+    """Size of all produced elements."""
     consumed: int = 0
-    """Size of all elements read."""
+    """Size of all consumed elements."""
     below: tuple[PipelineStage, ...] = ()
-    """Its inputs, down to the sources."""
+    """The inputs, down to the sources."""
 
     @property
     def filling(self) -> bool:
         """Whether a cache reads from its input."""
-        return any(not one.kind.endswith("Impl") for one in self.below)
+        return any(not part.kind.endswith("Impl") for part in self.below)
 
 
 def made(dataset: Any) -> None:
-    """Store the script's current line."""
+    """Store the script's current line on a dataset."""
     frame = users_frame()
     setattr(dataset, MADE_AT, (frame.f_code.co_filename, frame.f_lineno))
 
 
-def place_of(dataset: Any) -> str:
+def line_of_dataset(dataset: Any) -> str:
     """Return the line that made a dataset."""
     path, number = getattr(dataset, MADE_AT, ("", 0))
     return line_at(path, number) if path else ""
 
 
 def chain_of(dataset: Any, without: Container[int] = ()) -> Iterator[Any]:
-    """Yield a dataset and its inputs, but no inputs of `without`."""
+    """Yield a dataset and its inputs, but not the inputs of datasets in `without`."""
     ahead = [dataset]
     while ahead:
-        yield (one := ahead.pop())
-        if id(one) not in without:
-            ahead += reversed(one._inputs())
+        yield (node := ahead.pop())
+        if id(node) not in without:
+            ahead += reversed(node._inputs())
 
 
 def batch_size_of(dataset: Any) -> int:
     """Return the last batches' size, or 0."""
-    sizes = (int(one._batch_size) for one in chain_of(dataset) if type(one).__name__ in BATCHES)
+    sizes = (int(node._batch_size) for node in chain_of(dataset) if type(node).__name__ in BATCHES)
     return next(sizes, 0)
 
 
 def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
-    """Return the stages from the end on, if tf.data counts them."""
+    """Return the stages, last first, if tf.data counts them."""
     import tensorflow as tf
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
@@ -100,13 +99,13 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
         return ()
     try:
         model = tf.data.experimental.get_model_proto(iterator)
-    except tf.errors.NotFoundError:  # no autotuner
+    except tf.errors.NotFoundError:
         return ()
 
     def read(key: int) -> tuple[PipelineStage, ...]:
         node = model.nodes[key]
         inputs = list(node.inputs)
-        if node.name.rstrip("V234") in _NESTED:  # others open for each element
+        if node.name.rstrip("V234") in _NESTED:
             inputs = [*inputs[:1], *(input_ for input_ in inputs[1:] if model.nodes[input_].name == "Generator")]
         below = tuple(stage for input_ in inputs for stage in read(input_))
         threads = next((parameter for parameter in node.parameters if parameter.name == "parallelism"), None)
@@ -124,22 +123,22 @@ def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[i
     filled = filled_caches(dataset, stages)
     result: dict[int, PipelineStage] = {}
     for kinds in dict.fromkeys(_STAGES.values()):
-        datasets = [one for one in chain_of(dataset, filled) if _STAGES.get(type(one).__name__) == kinds]
-        counted = [one for one in stages if one.kind in kinds]
+        datasets = [node for node in chain_of(dataset, filled) if _STAGES.get(type(node).__name__) == kinds]
+        counted = [stage for stage in stages if stage.kind in kinds]
         if len(datasets) == len(counted):
-            result |= {id(one): stage for one, stage in zip(datasets, counted, strict=True)}
+            result |= {id(node): stage for node, stage in zip(datasets, counted, strict=True)}
     return result
 
 
 def filled_caches(dataset: Any, stages: tuple[PipelineStage, ...]) -> set[int]:
-    """Return ids of caches that no longer read."""
-    caches = [one for one in stages if one.kind in _STAGES["CacheDataset"]]
-    every = [one for one in chain_of(dataset) if type(one).__name__ == "CacheDataset"]
-    return {id(one) for one, stage in zip(every, caches, strict=False) if not stage.filling}
+    """Return the ids of filled caches."""
+    caches = [stage for stage in stages if stage.kind in _STAGES["CacheDataset"]]
+    every = [node for node in chain_of(dataset) if type(node).__name__ == "CacheDataset"]
+    return {id(node) for node, stage in zip(every, caches, strict=False) if not stage.filling}
 
 
 def operations(graph: Any, most: int = MOST_OPERATIONS) -> list[Any] | None:
-    """Return the operations of a function and its callees, if readable."""
+    """Return the operations of a function and its callees. None if unreadable or too many."""
     result: list[Any] = []
     ahead, seen = [graph], set()
     while ahead:
@@ -159,7 +158,7 @@ def operations(graph: Any, most: int = MOST_OPERATIONS) -> list[Any] | None:
 
 def _called(operation: Any) -> Iterator[str]:
     for value in operation.node_def.attr.values():
-        yield from (one.name for one in (value.func, *value.list.func) if one.name)
+        yield from (function.name for function in (value.func, *value.list.func) if function.name)
 
 
 def has_state(operation: Any) -> bool:
@@ -168,7 +167,7 @@ def has_state(operation: Any) -> bool:
 
 
 def is_generator(dataset: Any) -> bool:
-    """Return whether it is a Python generator."""
+    """Return whether a dataset is a Python generator."""
     function = getattr(getattr(dataset, "_map_func", None), "_func", None)
     return getattr(function, "__module__", "") == GENERATOR
 

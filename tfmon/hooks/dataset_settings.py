@@ -1,4 +1,4 @@
-"""Reads and changes prefetch, threads and batch size."""
+"""Reads and changes prefetch, threads and batch size of a dataset."""
 
 from __future__ import annotations
 
@@ -24,18 +24,16 @@ INPUT_THREADS = Knob(
 )
 _OPTIONS, _PREFETCH, _REBATCH = "_OptionsDataset", "_PrefetchDataset", "_RebatchDataset"
 _AHEAD = ("_ParallelMapDataset", "_ParallelInterleaveDataset", "_ParallelBatchDataset")
-"""tf.data adds a prefetch after other ends."""
 _BATCHES = ("_BatchDataset", "_ParallelBatchDataset")
 _AFTER_BATCH = frozenset((
     _OPTIONS, _PREFETCH, "_RepeatDataset", "_TakeDataset", "_SkipDataset", "CacheDataset", "_ShuffleDataset",
     "_MapDataset", "_ParallelMapDataset",
 ))  # fmt: skip
-"""These do not change batches."""
 FILES.add(__file__)
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:
-    """Return the changeable knobs."""
+    """Return the values of the changeable knobs."""
     threads = int(dataset.options().threading.private_threadpool_size or 0) or "auto"
     result: dict[str, KnobValue] = {PREFETCH.name: prefetch_of(dataset), INPUT_THREADS.name: threads}
     with contextlib.suppress(KnobError):
@@ -44,9 +42,9 @@ def settings_of(dataset: Any) -> dict[str, KnobValue]:
 
 
 def prefetch_of(dataset: Any) -> KnobValue:
-    """Return the prefetch at the end.
+    """Return the prefetch at the pipeline's end.
 
-    tf.data adds one unless the end is parallel, `inject_prefetch` is off, or autotuning is off.
+    tf.data adds a prefetch unless the end is parallel, or `inject_prefetch` or autotuning is off.
     """
     last = _past(dataset, _OPTIONS)
     kind = type(last).__name__
@@ -89,9 +87,9 @@ def is_cut_by_map(dataset: Any) -> bool:
 
 
 def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
-    """Return a dataset with the same elements, or itself."""
-    own = settings_of(dataset)
-    changed = {name: value for name, value in wanted.items() if name in own and own[name] != value}
+    """Return a dataset with these settings and the same elements."""
+    settings = settings_of(dataset)
+    changed = {name: value for name, value in wanted.items() if name in settings and settings[name] != value}
     if not changed:
         return dataset
     options = copy.deepcopy(dataset.options())
@@ -101,7 +99,7 @@ def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
         inner = _past(dataset, _OPTIONS, _PREFETCH)
         if BATCH_SIZE.name in changed:
             inner = inner.rebatch(changed[BATCH_SIZE.name])
-        ahead = changed.get(PREFETCH.name, own[PREFETCH.name])
+        ahead = changed.get(PREFETCH.name, settings[PREFETCH.name])
         if ahead != "off":
             inner = inner.prefetch(AUTOTUNE if ahead == "auto" else ahead)
         options.experimental_optimization.inject_prefetch = False
@@ -109,7 +107,7 @@ def with_settings(dataset: Any, wanted: Mapping[str, KnobValue]) -> Any:
         threads = changed[INPUT_THREADS.name]
         options.threading.private_threadpool_size = 0 if threads == "auto" else threads
     logger = logging.getLogger("tensorflow")
-    was, logger.disabled = logger.disabled, True  # it warns of changed options
+    was, logger.disabled = logger.disabled, True  # TensorFlow warns of changed options
     try:
         return inner.with_options(options)
     finally:

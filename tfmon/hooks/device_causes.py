@@ -17,17 +17,17 @@ _VALUES = (("use_bias", True), ("unroll", False), ("recurrent_dropout", 0), ("re
 _CELLS = ("LSTMCell", "GRUCell")
 
 
-def see(causes: Causes, model: Any, place: str) -> None:
+def see(causes: Causes, model: Any, line: str) -> None:
     """Report why the GPU is used badly."""
     for name, reason in without_cudnn(model):
-        causes.saw("gpu_no_cudnn", place, subject=name, what=reason)
+        causes.saw("gpu_no_cudnn", line, subject=name, what=reason)
     if is_deterministic() and not compiled_by_xla(model):
-        causes.saw("gpu_deterministic", place, subject="op determinism")
+        causes.saw("gpu_deterministic", line, subject="op determinism")
     on_cpu = [weight for weight in model.trainable_weights if _is_on_cpu(weight)]
     if on_cpu:
         causes.saw(
             "gpu_weights_on_cpu",
-            place,
+            line,
             subject=str(getattr(on_cpu[0], "path", on_cpu[0].name)),
             what=f"{len(on_cpu)} of {len(model.trainable_weights)}",
         )
@@ -37,7 +37,7 @@ def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
     """Yield layers that cannot use cuDNN, and why."""
     flatten = getattr(model, "_flatten_layers", None)
     for layer in flatten() if flatten is not None else ():
-        kind = next((one.__name__ for one in type(layer).__mro__ if one.__name__ in ("LSTM", "GRU")), "")
+        kind = next((base.__name__ for base in type(layer).__mro__ if base.__name__ in ("LSTM", "GRU")), "")
         cell = type(getattr(layer, "cell", None)).__name__
         if not kind:
             if cell in _CELLS:
@@ -45,15 +45,15 @@ def without_cudnn(model: Any) -> Iterator[tuple[str, str]]:
             continue
         reasons = []
         for name, needed in _NEEDS:
-            own = getattr(getattr(layer, name, None), "__name__", needed)
-            if own != needed:
-                reasons.append(f"{name}={own}")
+            actual = getattr(getattr(layer, name, None), "__name__", needed)
+            if actual != needed:
+                reasons.append(f"{name}={actual}")
         for name, value in _VALUES:
-            own = getattr(layer, name, value)
+            actual = getattr(layer, name, value)
             if name in ("use_bias", "unroll", "reset_after"):
-                own = bool(own)
-            if own != value and not (name == "reset_after" and kind == "LSTM"):
-                reasons.append(f"{name}={own if isinstance(own, bool) else show(own)}")
+                actual = bool(actual)
+            if actual != value and not (name == "reset_after" and kind == "LSTM"):
+                reasons.append(f"{name}={actual if isinstance(actual, bool) else show(actual)}")
         if getattr(layer, "use_cudnn", "auto") is False:
             reasons.append("use_cudnn=False")
         if reasons:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmon.hooks.cause_reports import causes
-from tfmon.hooks.dataset_chain import place_of
+from tfmon.hooks.dataset_chain import line_of_dataset
 from tfmon.hooks.patches import FILES
 
 _KINDS = {"_TakeDataset": "take", "_SkipDataset": "skip"}
@@ -15,17 +15,17 @@ FILES.add(__file__)
 
 
 def read(dataset: Any, *, trains: bool) -> None:
-    """Record the first read of a dataset."""
+    """Record a dataset's first read, and report shared validation data."""
     for shuffled, kind in _shuffled_below(dataset):
         parts = vars(shuffled).setdefault(_PARTS, {})
         parts[kind] = trains or parts.get(kind, False)
         if len(parts) == len(_KINDS) and any(parts.values()):
             what = "`take` and `skip` divide what this line shuffles anew for each iteration"
-            causes.saw("validation_shared", place_of(shuffled), what=what, count=0).count = 1
+            causes.saw("validation_shared", line_of_dataset(shuffled), what=what, count=0).count = 1
 
 
 def _shuffled_below(dataset: Any, kind: str = "") -> Iterator[tuple[Any, str]]:
-    """A cache keeps the first order."""
+    """A cache keeps the order of the first iteration."""
     name = type(dataset).__name__
     if name == "CacheDataset":
         return

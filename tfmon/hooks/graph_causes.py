@@ -1,6 +1,6 @@
 """Finds expensive operations in the graph of a training step.
 
-Operations are counted, because starting them dominates; on images they are weighed by size.
+Operations are counted, because starting them dominates. Operations on images are weighed by size.
 """
 
 from __future__ import annotations
@@ -19,24 +19,22 @@ from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stac
 from tfmon.model.script_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 
-LEAST_OPERATIONS, MOST_OPERATIONS, SAMPLE = 400, 200_000, 150
-"""Limits of graphs, and of stacks. Reading a stack takes 0.2 ms."""
+LEAST_OPERATIONS, MOST_OPERATIONS, SAMPLE, FIRST_LOOK = 400, 200_000, 150, 10
+"""Limits of graphs and stacks; every tenth stack is read first. Reading a stack takes 0.2 ms."""
 LEAST_METRICS, LEAST_UNROLLED = 300, 2_000
 FEW_METRICS = 100
-"""Operations of a loss and an accuracy."""
 LEAST_PART = 0.5
 MOST_NS = 5_000
-"""Maximum time of a small operation."""
 OF_VARIABLE = 300
-"""Operations per variable of a loop. A loop over layers has new variables."""
+"""Minimum operations per variable of a loop. A loop over layers makes new variables."""
 ROWS = 32
-"""Assumed batch size if unknown."""
+"""Assumed batch size."""
 _IDLE = frozenset((
     "Const", "Placeholder", "NoOp", "Identity", "ReadVariableOp", "Reshape", "Shape", "StridedSlice", "Pack",
 ))  # fmt: skip
 _MULTIPLIES = ("MatMul", "BatchMatMulV2", "Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter", "Einsum")
 _NS_OF_VALUE = {"ImageProjectiveTransformV3": 15.0, "ResizeBilinear": 5.0, "ResizeBicubic": 30.0}
-"""For each value of an output on one core. `_NS` for other operations."""
+"""Time per output value on one core. `_NS` applies to other operations."""
 _NS, _NS_OF_FLOPS = 1.0, 0.05
 AUGMENTS = "/image_preprocessing/"
 FILES.add(__file__)
@@ -47,14 +45,14 @@ class GraphPart:
     """A cause in a graph."""
 
     cause: str
-    place: str
-    """Empty if the stack shows only `fit`."""
+    line: str
+    """Empty if unknown."""
     started: float = 0.0
     """Operations per step, if `share` is unknown."""
     share: float = 0.95
     """Maximum share of the step."""
     traced: float = 0.0
-    """Share of the trace."""
+    """Share of the trace's time."""
     subject: str = ""
     what: str = ""
     figures: dict[str, float] = field(default_factory=dict)
@@ -62,51 +60,50 @@ class GraphPart:
 
 def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
     """Yield the causes in a graph."""
-    found = operations(graph, MOST_OPERATIONS)
-    if found is None:
+    ops = operations(graph, MOST_OPERATIONS)
+    if ops is None:
         return
-    yield from _in_16_bits(found)
-    loops = list(_mapped(found, rows or ROWS))
+    yield from _in_16_bits(ops)
+    loops = list(_mapped(ops, rows or ROWS))
     yield from loops
     if not loops:
-        yield from _augmentation(found, rows or ROWS)
-        if len(found) >= LEAST_OPERATIONS:
-            yield from _repeated(found, len(graph.variables))
+        yield from _augmentation(ops, rows or ROWS)
+        if len(ops) >= LEAST_OPERATIONS:
+            yield from _repeated(ops, len(graph.variables))
 
 
-def _mapped(found: list[Any], rows: int) -> Iterator[GraphPart]:
-    """Yield calls of `tf.map_fn`."""
-    loops = [one for one in found if one.type in ("While", "StatelessWhile")]
+def _mapped(ops: list[Any], rows: int) -> Iterator[GraphPart]:
+    loops = [op for op in ops if op.type in ("While", "StatelessWhile")]
     for loop in loops:
         stack = list(loop.traceback)
-        first = next((number for number, one in enumerate(stack) if one.filename.endswith("/map_fn.py")), 0)
-        place = line_of_stack(stack[:first])
-        if not place or "gradient_tape" in loop.name:
+        first = next((number for number, frame in enumerate(stack) if frame.filename.endswith("/map_fn.py")), 0)
+        line = line_of_stack(stack[:first])
+        if not line or "gradient_tape" in loop.name:
             continue
-        alike = [one for one in loops if one is loop or loop.name in one.name]  # with its gradient
-        bodies = (one.graph._functions.get(one.get_attr("body").name) for one in alike)
+        # The loop and its gradient.
+        alike = [candidate for candidate in loops if candidate is loop or loop.name in candidate.name]
+        bodies = (looped.graph._functions.get(looped.get_attr("body").name) for looped in alike)
         inside = sum(len(operations(body.graph, MOST_OPERATIONS) or ()) for body in bodies if body is not None)
-        yield GraphPart("step_map_fn", place, rows * inside, what=f"{inside} operations for each example")
+        yield GraphPart("step_map_fn", line, rows * inside, what=f"{inside} operations for each example")
 
 
-def _augmentation(found: list[Any], rows: int) -> Iterator[GraphPart]:
+def _augmentation(ops: list[Any], rows: int) -> Iterator[GraphPart]:
     layers = {layer.name: layer for layer in made_layers() if AUGMENTS.strip("/") in type(layer).__module__}
     by_layer: Counter[str] = Counter()
     total = 0.0
-    for one in found if layers else ():
-        work_ns = _work_ns(one, rows)
+    for op in ops if layers else ():
+        work_ns = _work_ns(op, rows)
         total += work_ns
-        by_layer[_layer_in(one.name, layers)] += round(work_ns)
+        by_layer[_layer_in(op.name, layers)] += round(work_ns)
     del by_layer[""]
     if by_layer:
         names = [layers[name] for name, _ in by_layer.most_common()]
-        place = next(filter(None, map(line_that_made, names)), "")
-        what = ", ".join(type(one).__name__ for one in names)
-        yield GraphPart("step_augmentation", place, share=by_layer.total() / total, what=what)
+        line = next(filter(None, map(line_that_made, names)), "")
+        what = ", ".join(type(layer).__name__ for layer in names)
+        yield GraphPart("step_augmentation", line, share=by_layer.total() / total, what=what)
 
 
 def _layer_in(name: str, layers: Container[str]) -> str:
-    """TensorFlow numbers repeated scopes."""
     scopes = (form for scope in name.split("/")[:-1] for form in (scope, re.sub(r"_\d+$", "", scope)))
     return next((scope for scope in scopes if scope in layers), "")
 
@@ -127,15 +124,17 @@ def _work_ns(operation: Any, rows: int) -> float:
 
 
 def _size(shape: Any, rows: int) -> int:
-    return 0 if shape.rank is None else math.prod(one or rows for one in shape)
+    return 0 if shape.rank is None else math.prod(size or rows for size in shape)
 
 
-def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
-    every = len(found)
-    sample = found[:: max(1, every // SAMPLE)]
-    stacks = [list(one.traceback) for one in sample]
+def _repeated(ops: list[Any], variables: int) -> Iterator[GraphPart]:
+    every = len(ops)
+    sample = ops[:: max(1, every // SAMPLE)]
+    if every < LEAST_UNROLLED and not any(_is_metric(list(op.traceback)) for op in sample[::FIRST_LOOK]):
+        return  # reading all stacks would start a garbage collection of 0.2 s
+    stacks = [list(op.traceback) for op in sample]
     in_metrics = [number for number, stack in enumerate(stacks) if _is_metric(stack)]
-    busy = sum(one.type not in _IDLE for one in sample)
+    busy = sum(op.type not in _IDLE for op in sample)
     count, part = len(in_metrics) * every // len(sample), len(in_metrics) / len(sample)
     if count >= LEAST_METRICS and part >= LEAST_PART:
         lines = Counter(line_of_stack(stacks[number]) for number in in_metrics)
@@ -151,34 +150,33 @@ def _repeated(found: list[Any], variables: int) -> Iterator[GraphPart]:
         return
     if every < LEAST_UNROLLED:
         return
-    # Gradients are made outside.
     forward = [
-        (one, stack)
-        for one, stack in zip(sample, stacks, strict=True)
+        (op, stack)
+        for op, stack in zip(sample, stacks, strict=True)
         if not any("backprop.py" in frame.filename for frame in stack)
     ]
-    unrolled = {one.name: one for one in made_layers() if getattr(one, "unroll", False)}
-    scopes = Counter(layer for one, _ in forward for layer in [_layer_in(one.name, unrolled)] if layer)
+    unrolled = {layer.name: layer for layer in made_layers() if getattr(layer, "unroll", False)}
+    scopes = Counter(layer for op, _ in forward for layer in [_layer_in(op.name, unrolled)] if layer)
     loops = Counter(loop for _, stack in forward for loop in [loop_of_stack(stack)] if loop)
     layer, rounds = scopes.most_common(1)[0] if scopes else ("", 0)
-    place = line_that_made(unrolled[layer]) if layer else ""
+    line = line_that_made(unrolled[layer]) if layer else ""
     if not rounds and loops:
         (path, number), rounds = loops.most_common(1)[0]
-        place = line_at(path, number)
+        line = line_at(path, number)
     part = rounds / max(1, len(forward))
     if part >= LEAST_PART and (layer or part * every >= OF_VARIABLE * variables):
         figures = {"inside": part * every, UNROLLS: float(bool(layer))}
         what = f"{round(part * every)} of {every} operations"
-        yield GraphPart("trace_unrolled", place, traced=part, subject=layer, what=what, figures=figures)
+        yield GraphPart("trace_unrolled", line, traced=part, subject=layer, what=what, figures=figures)
 
 
 def _is_metric(stack: list[Any]) -> bool:
     return any("compile_utils" in frame.filename or "/metrics/" in frame.filename for frame in stack)
 
 
-def _in_16_bits(found: list[Any]) -> Iterator[GraphPart]:
+def _in_16_bits(ops: list[Any]) -> Iterator[GraphPart]:
     emulated = ("float16",) if has_bfloat16() else ("float16", "bfloat16")
-    multiplies = ((one.type, one.outputs[0].dtype.name) for one in found if one.type in _MULTIPLIES)
+    multiplies = ((op.type, op.outputs[0].dtype.name) for op in ops if op.type in _MULTIPLIES)
     kinds = Counter((operation, kind) for operation, kind in multiplies if kind in emulated)
     for (operation, kind), _ in kinds.most_common(1):
         yield GraphPart("step_16_bits", "", subject=kind, figures={"convolves": float("Conv" in operation)})

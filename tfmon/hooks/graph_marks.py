@@ -1,6 +1,6 @@
 """Facts about a graph that trains, stored on the graph.
 
-Python's collector does not look into a graph, so references to optimizers and variables are weak.
+Python's collector does not search graphs, so references to optimizers and variables are weak.
 """
 
 from __future__ import annotations
@@ -15,36 +15,34 @@ from tfmon.hooks.optimizers import Updater
 MARK = "_tfmon_mark"
 UNTRAINED = object()
 _ASSIGNS = ("AssignVariableOp", "AssignAddVariableOp")
-"""These update only differentiated variables."""
 _SUBTRACTS = ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
 LAYERS = frozenset(("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "MatMul", "Reshape"))
-"""Usually of batches. A reshape shows that examples are split."""
 _MORE_LAYERS = ("BatchMatMulV2", "Einsum", "FusedBatchNormV3")
 _SUMS, _SCALES = ("AddN", "AddV2", "Cast", "Identity", "RealDiv"), ("Cast", "Identity", "Mul", "RealDiv")
 
 
 class Variables(dict[int, Callable[[], Any]]):
-    """Weak references to variables, which cannot be hashed."""
+    """Weak references to variables by id, because variables cannot be hashed."""
 
     def __init__(self, sources: Any = ()) -> None:
         flat = isinstance(sources, list | tuple) and all(hasattr(source, "assign_sub") for source in sources)
         self._ids = [*map(id, sources)] if flat and sources else None
-        self._given = [weakref.ref(source, self._one_is_gone) for source in sources] if flat else []
+        self._refs = [weakref.ref(source, self._forget_ids) for source in sources] if flat else []
         for leaf in leaves_of(sources):
             inner = getattr(leaf, "_value", None)
             variable = inner if hasattr(inner, "assign_sub") else leaf
             if hasattr(variable, "assign_sub"):
                 self[id(variable)] = weakref.ref(variable)
 
-    def _one_is_gone(self, _ref: object) -> None:
-        self._ids = None  # its id may be reused
+    def _forget_ids(self, _ref: object) -> None:
+        self._ids = None  # a variable's id may be reused
 
     def are(self, sources: object) -> bool:
-        """Return whether a list has the same variables."""
+        """Return whether a list contains the same variables."""
         return isinstance(sources, (list, tuple)) and [*map(id, sources)] == self._ids
 
     def has(self, variable: object) -> bool:
-        """Return whether it contains a variable."""
+        """Return whether a variable is contained."""
         ref = self.get(id(variable))
         return ref is not None and ref() is variable
 
@@ -57,7 +55,7 @@ class Mark:
         self.varies = False
         """Whether a call may update several times."""
         self.by_hand = ""
-        """The function that updates without an optimizer."""
+        """Name of the function that updates without an optimizer."""
         self.optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self.batched: bool | None = None
         """Whether the first layer takes a batch."""
@@ -67,7 +65,7 @@ class Mark:
         self.updater: Updater | None = None
         self.hooks: Callable[[], object] = lambda: None
         self.per_call: int | None = None
-        """Updates per call, compared with the optimizers' counts."""
+        """Updates per call, according to the optimizers' counts."""
         self.counted: int | None = None
 
     @property
@@ -84,7 +82,7 @@ class Mark:
         return result
 
     def is_loss(self, graph: Any, output: Any) -> bool:
-        """Return whether it is differentiated, also over replicas or before scaling."""
+        """Return whether an output is the differentiated loss, also of a replica or before scaling."""
         parts = getattr(output, "values", None)
         output = parts[0] if isinstance(parts, tuple) and parts else output
         floating = getattr(getattr(output, "dtype", None), "is_floating", False)
@@ -92,23 +90,23 @@ class Mark:
             return False
         if self.targets & _behind(output, _SUMS):
             return True
-        own = _behind(output, ("Identity",))
+        identities = _behind(output, ("Identity",))
         targets = (graph.get_tensor_by_name(name) for name in self.targets)
-        return any(own & _behind(target, _SCALES) for target in targets)
+        return any(identities & _behind(target, _SCALES) for target in targets)
 
 
 def _behind(tensor: Any, kinds: tuple[str, ...]) -> set[str]:
     todo, names = [tensor], set()
     while todo:
-        one = todo.pop()
-        if one.name not in names:
-            names.add(one.name)
-            todo += one.op.inputs if one.op.type in kinds else ()
+        current = todo.pop()
+        if current.name not in names:
+            names.add(current.name)
+            todo += current.op.inputs if current.op.type in kinds else ()
     return names
 
 
 def mark_of(function: Any) -> Any:
-    """Return a graph's mark, and move it to the function."""
+    """Complete a graph's mark, store it on the function, and return it."""
     graph = function._func_graph
     mark = getattr(graph, MARK, None) or Mark()
     if not mark.trains and _writes_weights(graph, mark.sources):
@@ -124,16 +122,15 @@ def mark_of(function: Any) -> Any:
 
 
 def _is_batched(graph: Any) -> bool | None:
-    """Return whether the batch dimension comes from an argument."""
-    given = {
+    argument_rows = {
         input_.shape[0] for input_ in graph.inputs[: len(graph.inputs) - len(graph.captures)] if input_.shape.rank
     }
     layer, loops = _first_layer(graph)
     if layer is None:
         weights = {size for variable in graph.trainable_variables for size in variable.shape}
-        return None if loops or given & weights else True
+        return None if loops or argument_rows & weights else True
     rows = layer.shape[0]
-    return True if rows in given else False if rows == 1 else None
+    return True if rows in argument_rows else False if rows == 1 else None
 
 
 def _first_layer(graph: Any) -> tuple[Any, bool]:
@@ -154,7 +151,7 @@ def _first_layer(graph: Any) -> tuple[Any, bool]:
 
 
 def _writes_weights(graph: Any, sources: Variables) -> bool:
-    weights = {id(one.handle): one for one in graph.trainable_variables}
+    weights = {id(variable.handle): variable for variable in graph.trainable_variables}
     if not weights:
         return False
     names = {inner.name: weights.get(id(outer)) for outer, inner in graph.captures}
@@ -179,13 +176,13 @@ def mark_training(
         mark.optimizers.update(optimizer for optimizer in optimizers if optimizer is not None)
         mark.by_hand = mark.by_hand or by_hand
         mark.varies |= varies
-        # Loops, branches and tf.data may run it any number of times.
+        # Loops, branches and tf.data may run a graph any number of times.
         varies |= type(graph).__name__ != "FuncGraph" or graph.name.startswith(("Dataset_", "reduce_"))
         graph = graph.outer_graph
 
 
 def marks_around(graph: Any) -> Iterator[Mark]:
-    """Yield the marks of a graph and the surrounding ones."""
+    """Yield the marks of a graph and its surrounding graphs."""
     while graph is not None and hasattr(graph, "outer_graph"):
         mark = getattr(graph, MARK, None)
         if mark is None:

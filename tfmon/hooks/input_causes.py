@@ -19,9 +19,9 @@ from tfmon.hooks.dataset_chain import (
     filled_caches,
     has_state,
     is_generator,
+    line_of_dataset,
     name_of_function,
     operations,
-    place_of,
     stages_by_dataset,
     stages_of,
 )
@@ -49,7 +49,6 @@ _BY_ELEMENT = frozenset((
     "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
     "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
 ))  # fmt: skip
-"""These can work on batches."""
 FILES.add(__file__)
 
 
@@ -59,20 +58,21 @@ def causes_of(
     prefetch: object,
     early: tuple[PipelineStage, ...] = (),
 ) -> list[Observation] | None:
-    """Return the causes of slow input. None if it is too early or too late.
+    """Return the causes of slow input. None if the pipeline has just begun, or ended.
 
-    `early` are the stages during the first wait, which `shuffle` closes later.
+    Args:
+        early: stages during the first wait, which `shuffle` closes later.
     """
     stages = stages_of(iterator)
-    generators = sum(is_generator(one) for one in chain_of(dataset, filled_caches(dataset, stages)))
-    ended = bool(stages) and sum(one.kind == "Generator" for one in stages) < generators
-    if ended or (stages and max(one.elements for one in stages) < LEAST_ELEMENTS):
+    generators = sum(is_generator(node) for node in chain_of(dataset, filled_caches(dataset, stages)))
+    ended = bool(stages) and sum(stage.kind == "Generator" for stage in stages) < generators
+    if ended or (stages and max(stage.elements for stage in stages) < LEAST_ELEMENTS):
         return None
-    total_ns = sum(one.busy_ns for one in stages) or 1.0
+    total_ns = sum(stage.busy_ns for stage in stages) or 1.0
     by_dataset = stages_by_dataset(dataset, stages)
     if early and not any(stage.kind in STAGES_OF_MAPS for stage in stages):
         by_dataset = stages_by_dataset(dataset, early)
-        total_ns = sum(one.busy_ns for one in early) or 1.0
+        total_ns = sum(stage.busy_ns for stage in early) or 1.0
     batched = frozenset(_better_batched(dataset, by_dataset))
     waste = waste_of(dataset, by_dataset, total_ns, batched) if stages else []
     explained = frozenset(key for _, keys in waste for key in keys)
@@ -87,7 +87,9 @@ def causes_of(
         last = before[0] if before else next(_users(dataset), None)
         what = "prefetch stands before other work" if before else "the pipeline does not end with prefetch"
         result.append(
-            Observation("input_no_prefetch", place_of(last), "the pipeline", what, figures={"of_overlap": 1.0})
+            Observation(
+                "input_no_prefetch", line_of_dataset(last), "the pipeline", what, figures={"of_overlap": 1.0}
+            )
         )
     return result
 
@@ -96,37 +98,36 @@ def traits_of(dataset: Any) -> Iterator[str]:
     """Yield traits that select the advice."""
     yield DATASET
     every = list(chain_of(dataset))
-    kinds = [type(one).__name__ for one in every]
-    caches = [one for one in every if type(one).__name__ == "CacheDataset"]
-    cached = {id(one) for cache in caches for one in chain_of(cache)}
-    maps = [one for one in every if type(one).__name__ in MAPS and not is_generator(one)]
+    kinds = [type(node).__name__ for node in every]
+    caches = [node for node in every if type(node).__name__ == "CacheDataset"]
+    cached = {id(node) for cache in caches for node in chain_of(cache)}
+    maps = [node for node in every if type(node).__name__ in MAPS and not is_generator(node)]
     random = [map_ for map_ in maps if any(map(has_state, operations(map_._map_func.function.graph) or ()))]
-    work = {id(one) for one in every if type(one).__name__ in (*MAPS, *_WORK) and id(one) not in cached}
-    found = {
+    work = {id(node) for node in every if type(node).__name__ in (*MAPS, *_WORK) and id(node) not in cached}
+    traits = {
         BATCH: any(kind in BATCHES for kind in kinds),
         SHUFFLE: "_ShuffleDataset" in kinds,
         CACHE: bool(caches),
-        FILE_CACHE: any(one._filename.numpy() for one in caches),
-        SEQUENTIAL: any(type(one).__name__ == "_MapDataset" for one in random),
+        FILE_CACHE: any(cache._filename.numpy() for cache in caches),
+        SEQUENTIAL: any(type(node).__name__ == "_MapDataset" for node in random),
         UNCACHED: bool(work),
         RANDOM: bool(random),
         ENDLESS: int(dataset.cardinality()) == -1,
     }
-    yield from (trait for trait, is_so in found.items() if is_so)
+    yield from (trait for trait, is_so in traits.items() if is_so)
 
 
 def _users(dataset: Any) -> Iterator[Any]:
-    """Yield the datasets that no library made."""
-    for one in chain_of(dataset):
-        function = getattr(getattr(one, "_map_func", None), "_func", None)
+    for node in chain_of(dataset):
+        function = getattr(getattr(node, "_map_func", None), "_func", None)
         if getattr(function, "__module__", "") == GENERATOR or is_of_script(function):
-            yield one
+            yield node
 
 
 def _of_generators(dataset: Any, stages: Collection[PipelineStage], total_ns: float) -> Iterator[Observation]:
     every = list(chain_of(dataset))
-    sources = [one for one in every if is_generator(one)]
-    counted = [one for one in stages if one.kind == "Generator"]
+    sources = [node for node in every if is_generator(node)]
+    counted = [stage for stage in stages if stage.kind == "Generator"]
     if len(sources) != len(counted):
         return
     for source, stage in zip(sources, counted, strict=True):
@@ -136,15 +137,15 @@ def _of_generators(dataset: Any, stages: Collection[PipelineStage], total_ns: fl
         data = getattr(adapter, "py_dataset", None)
         if data is not None:
             kind, what = type(data), f"workers={data.workers}"
-            place = line_of_function(kind.__getitem__)
-            yield Observation("input_py_dataset", place, kind.__name__, what, figures=share)
+            line = line_of_function(kind.__getitem__)
+            yield Observation("input_py_dataset", line, kind.__name__, what, figures=share)
             continue
         name = str(getattr(generator, "__name__", ""))
-        cut = any(type(one).__name__ in BATCHES for one in every[: every.index(source)])
-        own = is_of_script(generator) and name.isidentifier()
-        what = f"from_generator({name})" if own else "a generator given to fit"
+        cut = any(type(node).__name__ in BATCHES for node in every[: every.index(source)])
+        by_script = is_of_script(generator) and name.isidentifier()
+        what = f"from_generator({name})" if by_script else "a generator given to fit"
         yield Observation(
-            "input_generator" if cut else "input_generator_batches", place_of(source), what, figures=share
+            "input_generator" if cut else "input_generator_batches", line_of_dataset(source), what, figures=share
         )
 
 
@@ -155,14 +156,14 @@ def _of_maps(
     explained: Collection[int],
     batched: Collection[int],
 ) -> Iterator[Observation]:
-    every, own = list(chain_of(dataset)), set(map(id, _users(dataset)))
+    every, script_ids = list(chain_of(dataset)), set(map(id, _users(dataset)))
     for each in every:
         stage = stages.get(id(each)) if type(each).__name__ in MAPS else None
         operations_ = operations(each._map_func.function.graph) if stage is not None else None
-        if stage is None or operations_ is None or id(each) in explained or id(each) not in own:
+        if stage is None or operations_ is None or id(each) in explained or id(each) not in script_ids:
             continue
         kinds = {operation.type for operation in operations_}
-        kept = any(type(one).__name__ == "CacheDataset" for one in chain_of(each))
+        kept = any(type(node).__name__ == "CacheDataset" for node in chain_of(each))
         more = ""
         if kinds & set(PYTHON):
             why = "input_python_function"
@@ -170,14 +171,14 @@ def _of_maps(
         elif id(each) in batched:
             size = _batch_after(every[: every.index(each)])
             why, more = "input_map_before_batch", f"in batches of {size}"
-        elif kept and not any(has_state(one) for one in operations_):
+        elif kept and not any(has_state(op) for op in operations_):
             why = "input_map_after_cache"
         elif not stage.parallel and type(each).__name__ == "_MapDataset":
             why = "input_sequential_map"
         else:
             continue
         share = {"of_input": stage.busy_ns / total_ns}
-        yield Observation(why, place_of(each), f"map({name_of_function(each)})", more, figures=share)
+        yield Observation(why, line_of_dataset(each), f"map({name_of_function(each)})", more, figures=share)
 
 
 def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[int]:
@@ -188,18 +189,17 @@ def _better_batched(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[
         if stage is None or size < 2:
             continue
         examples = stage.elements * (size if stage.kind == "MapAndBatch" else 1)
-        found = operations(each._map_func.function.graph)
+        ops = operations(each._map_func.function.graph)
         cheap = stage.busy_ns / max(1, examples) < CHEAP_NS
-        if cheap and found is not None and {one.type for one in found} <= _BY_ELEMENT:
+        if cheap and ops is not None and {op.type for op in ops} <= _BY_ELEMENT:
             yield id(each)
 
 
 def _batch_after(later: list[Any]) -> int:
-    """Return the size of unchanged elements' batches."""
-    for one in reversed(later):
-        if type(one).__name__ in BATCHES:
-            return int(one._batch_size)
-        if type(one).__name__ not in BETWEEN:
+    for node in reversed(later):
+        if type(node).__name__ in BATCHES:
+            return int(node._batch_size)
+        if type(node).__name__ not in BETWEEN:
             break
     return 0
 
@@ -220,7 +220,7 @@ def _generator_of(dataset: Any) -> Any:
 
 def _has_own_workers(dataset: Any) -> bool:
     return any(
-        getattr(getattr(_generator_of(one), "__self__", None), "enqueuer", None) is not None
-        for one in chain_of(dataset)
-        if is_generator(one)
+        getattr(getattr(_generator_of(node), "__self__", None), "enqueuer", None) is not None
+        for node in chain_of(dataset)
+        if is_generator(node)
     )

@@ -19,9 +19,9 @@ from tfmon.hooks.dataset_chain import (
     chain_of,
     has_state,
     is_generator,
+    line_of_dataset,
     name_of_function,
     operations,
-    place_of,
 )
 from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
 from tfmon.system.limits import limited_memory, read_memory
@@ -29,7 +29,7 @@ from tfmon.system.limits import limited_memory, read_memory
 PASSES = "_tfmon_passes"
 LEAST_DROPPED, LEAST_SHARE = 0.2, 0.05
 MEMORY_SHARE = 0.5
-"""Of the available memory, for a cache."""
+"""Share of the available memory that a cache may take."""
 _DROPS = ("_SkipDataset", "_FilterDataset", "_ShardDataset")
 _FLAT = ("_FlatMapDataset", "_InterleaveDataset", "_ParallelInterleaveDataset")
 
@@ -54,15 +54,15 @@ def waste_of(
     windows = list(_windows(dataset, stages))
     result: list[Waste] = []
     explained = {key for _, keys in windows for key in keys}
-    found = (*_dropped(dataset, stages), *_discarded(dataset, stages), *_repeated(dataset, stages, batched))
-    for seen, keys in found:
+    candidates = (*_dropped(dataset, stages), *_discarded(dataset, stages), *_repeated(dataset, stages, batched))
+    for seen, keys in candidates:
         share = seen.figures["of_input"] = seen.figures["of_input"] / total_ns
         if share >= LEAST_SHARE and not explained & keys:
             explained |= keys
             result.append((seen, keys))
-    others = sum(seen.figures["of_input"] for seen, _ in result)
-    for seen, _ in windows:  # tf.data does not count these
-        seen.figures["of_input"] = max(0.0, 1.0 - others) / len(windows)
+    explained_share = sum(seen.figures["of_input"] for seen, _ in result)
+    for seen, _ in windows:
+        seen.figures["of_input"] = max(0.0, 1.0 - explained_share) / len(windows)
     return [*result, *windows]
 
 
@@ -72,7 +72,9 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
         if stage is None or kind not in _DROPS or not stage.below or not stage.below[0].elements:
             continue
         below = list(chain_of(each))[1:]
-        maps = [one for one in below if type(one).__name__ in MAPS and id(one) in stages and not is_generator(one)]
+        maps = [
+            node for node in below if type(node).__name__ in MAPS and id(node) in stages and not is_generator(node)
+        ]
         dropped = _dropped_share(each, stage)
         if not maps or dropped < LEAST_DROPPED:
             continue
@@ -81,14 +83,13 @@ def _dropped(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
         if kind != "_FilterDataset" or _reads_unchanged(each, maps[0]):
             figures |= {MOVABLE: 1.0, "gain": 1.0}
         what = f"{100 * dropped:.0f} % of what map({name_of_function(maps[0])}) makes is dropped"
-        seen = Observation("input_dropped", place_of(each), _call_of(each), what, figures=figures)
+        seen = Observation("input_dropped", line_of_dataset(each), _call_of(each), what, figures=figures)
         yield seen, frozenset(map(id, maps))
 
 
 def _dropped_share(dataset: Any, stage: PipelineStage) -> float:
     kind, length = type(dataset).__name__, int(dataset._input_dataset.cardinality())
     if kind == "_SkipDataset":
-        # Their share so far is too large.
         skipped = int(dataset._count)
         return min(1.0, skipped / length) if length > 0 else skipped / max(1, stage.below[0].elements)
     if kind == "_ShardDataset":
@@ -104,7 +105,6 @@ def _call_of(dataset: Any) -> str:
 
 
 def _reads_unchanged(filtered: Any, mapped: Any) -> bool:
-    """Return whether a filter reads only values that the map leaves unchanged."""
     before = filtered._input_dataset
     while type(before).__name__ in BETWEEN:
         before = before._input_dataset
@@ -129,9 +129,11 @@ def _discarded(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste
         passes = getattr(each, PASSES, 1)
         if passes < 2:
             continue
-        work = sum(one.busy_ns for one in stage.below)
+        work = sum(part.busy_ns for part in stage.below)
         figures = {"of_input": work, "gain": 1.0 - 1.0 / passes, "wasted": 1.0}
-        seen = Observation("input_cache_discarded", place_of(each), "", f"in {passes} epochs", figures=figures)
+        seen = Observation(
+            "input_cache_discarded", line_of_dataset(each), "", f"in {passes} epochs", figures=figures
+        )
         yield seen, frozenset(map(id, chain_of(each)))
 
 
@@ -140,16 +142,16 @@ def _repeated(
     stages: dict[int, PipelineStage],
     batched: Collection[int],
 ) -> Iterator[Waste]:
-    """Yield the last map with the same results in each epoch."""
+    """Yield the last map that makes the same results in each epoch."""
     every = list(chain_of(dataset))
-    if any(type(one).__name__ == "CacheDataset" for one in every) or any(map(is_generator, every)):
+    if any(type(node).__name__ == "CacheDataset" for node in every) or any(map(is_generator, every)):
         return
     last, explained = None, set()
     for each in reversed(every):
         kind = type(each).__name__
         if kind in MAPS:
-            found = operations(each._map_func.function.graph)
-            if found is None or any(one.type in PYTHON or has_state(one) or "Random" in one.type for one in found):
+            ops = operations(each._map_func.function.graph)
+            if ops is None or any(op.type in PYTHON or has_state(op) or "Random" in op.type for op in ops):
                 break
             if id(each) not in batched:
                 last = each
@@ -160,20 +162,22 @@ def _repeated(
     if last is None or stage is None:
         return
     length = int(last.cardinality())
-    if stage.kind == "MapAndBatch" and length > 0:  # its elements are batches
+    if stage.kind == "MapAndBatch" and length > 0:
         stage = replace(stage, elements=min(length, stage.elements * batch_size_of(dataset)))
     passes = getattr(last, PASSES, 1) - 1 + (stage.elements / length if length > 0 else 1.0)
     if passes <= 1.0:
         return
-    work = stage.busy_ns + sum(one.busy_ns for one in stage.below)
+    work = stage.busy_ns + sum(part.busy_ns for part in stage.below)
     count = max(length, stage.elements)
     bytes_ = stage.bytes / max(1, stage.elements) * count
     figures = {"of_input": work, "gain": 1.0 - 1.0 / passes, "wasted": 1.0 - 1.0 / passes}
     figures[FITS] = float(bytes_ < MEMORY_SHARE * _available_bytes())
     before = list(chain_of(last))
-    figures[SHUFFLED] = float(any(type(one).__name__ == "_ShuffleDataset" for one in before))
+    figures[SHUFFLED] = float(any(type(node).__name__ == "_ShuffleDataset" for node in before))
     what = f"its {count} results take {bytes_ / 2**20:.0f} MiB" if stage.bytes else ""
-    seen = Observation("input_no_cache", place_of(last), f"map({name_of_function(last)})", what, figures=figures)
+    seen = Observation(
+        "input_no_cache", line_of_dataset(last), f"map({name_of_function(last)})", what, figures=figures
+    )
     yield seen, frozenset(explained)
 
 
@@ -183,13 +187,15 @@ def _windows(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Waste]:
         inner = getattr(each, "_input_dataset", None)
         if type(each).__name__ not in _FLAT or type(inner).__name__ != "_WindowDataset":
             continue
-        if any(type(one).__name__ in BATCHES for one in every[number:]) or not stages:
+        if any(type(node).__name__ in BATCHES for node in every[number:]) or not stages:
             continue
         maps = [
-            (one, stages[id(one)]) for one in every[:number] if type(one).__name__ in MAPS and id(one) in stages
+            (node, stages[id(node)])
+            for node in every[:number]
+            if type(node).__name__ in MAPS and id(node) in stages
         ]
-        later = [one for one, stage in maps if stage.busy_ns < CHEAP_NS * stage.elements]
-        seen = Observation("input_windows", place_of(each), "", figures={"of_input": 0.0, "gain": 0.9})
+        later = [node for node, stage in maps if stage.busy_ns < CHEAP_NS * stage.elements]
+        seen = Observation("input_windows", line_of_dataset(each), "", figures={"of_input": 0.0, "gain": 0.9})
         yield seen, frozenset(map(id, (*later, *chain_of(each))))
 
 

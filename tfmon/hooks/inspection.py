@@ -16,11 +16,10 @@ from tfmon.hooks.stacks import is_users
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 CELLS = "ipykernel_"
-"""In the path of a notebook's kernel."""
+"""Part of the path of a notebook's cell."""
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
 DEF_LINES = 20
-"""Maximum number of lines of decorators."""
 
 
 def logs_operations() -> bool:
@@ -32,21 +31,21 @@ def logs_operations() -> bool:
 def may_compute() -> bool:
     """Return whether tfmon may measure this CPU with operations of TensorFlow.
 
-    Not while a timer of the script sends signals: TensorFlow 2.21 on a virtual machine then corrupted its memory
-    in one of four processes, with and without tfmon.
+    A timer of the script forbids it: with signals, TensorFlow 2.21 on a virtual machine corrupted its memory in a
+    quarter of the processes, also without tfmon.
     """
     timers = (getattr(signal, name, None) for name in ("ITIMER_REAL", "ITIMER_VIRTUAL", "ITIMER_PROF"))
     return not logs_operations() and not any(signal.getitimer(timer)[0] for timer in timers if timer is not None)
 
 
 def users_frame() -> FrameType:
-    """Return the frame of the script's instruction. An installed package may be the script."""
+    """Return the script's innermost frame. An installed package may be the script."""
     frame, package = sys._getframe(1), None
     while True:
         file, name = frame.f_code.co_filename, str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in LIBRARIES:
             package = package or frame
-            if is_users(file) and file.endswith(".py"):  # no console script
+            if is_users(file) and file.endswith(".py"):
                 return frame
         if frame.f_back is None:
             return package or frame
@@ -61,7 +60,7 @@ def line_now() -> str:
 def line_of(frame: FrameType) -> str:
     """Return a frame's file, line and text."""
     if frame.f_globals.get("__name__") == "threading":
-        return LIBRARYS_THREAD  # no frame of the script
+        return LIBRARYS_THREAD
     return line_at(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
 
 
@@ -69,14 +68,14 @@ def code_of(function: Any) -> CodeType | None:
     """Return the code below the decorators."""
     function = inspect.unwrap(function)
     function = getattr(function, "__original_python_function__", function)
-    while isinstance(function, functools.partial):  # another object may have any attribute, without an end
+    while isinstance(function, functools.partial):  # other objects may offer any attribute endlessly
         function = function.func
     code = getattr(inspect.unwrap(getattr(function, "__func__", function)), "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 
 def line_of_function(function: Any) -> str:
-    """Return the line of a `def` or lambda, or "" for a function without Python code."""
+    """Return the line of a `def` or lambda, or an empty string without Python code."""
     if (code := code_of(function)) is None:
         return ""
     file, first = code.co_filename, code.co_firstlineno
@@ -87,11 +86,11 @@ def line_of_function(function: Any) -> str:
 
 
 def line_at(name: str, number: int, loaded: dict[str, Any] | None = None) -> str:
-    """Return file, number and text. `loaded`: globals of the module."""
+    """Return file name, number and text of a line. `loaded`: globals of the module."""
     text = linecache.getline(name, number, loaded).strip()
     folder, file = os.path.split(name)
-    place = "cell" if CELLS in folder else file
-    return f"{place}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")
+    shown = "cell" if CELLS in folder else file
+    return f"{shown}:{number}" + (f" `{text[:MOST_TEXT]}`" if text else "")
 
 
 def is_of_script(function: Any) -> bool:
@@ -100,16 +99,16 @@ def is_of_script(function: Any) -> bool:
 
 
 def leaves_of(value: Any) -> list[Any]:
-    """Return the values in a structure. A value per replica counts once."""
+    """Return the values in a nested structure."""
     leaves, nested = [], [value]
     while nested:
-        one = nested.pop()
-        if isinstance(one, dict):
-            nested += reversed(one.values())
-        elif isinstance(one, tuple | list):
-            nested += reversed(one)
+        part = nested.pop()
+        if isinstance(part, dict):
+            nested += reversed(part.values())
+        elif isinstance(part, tuple | list):
+            nested += reversed(part)
         else:
-            leaves.append(one)
+            leaves.append(part)
     return leaves
 
 
@@ -126,11 +125,12 @@ def rows_of(batch: Any, *, batched: bool | None = True) -> frozenset[int]:
 
 
 def rows_of_part(leaf: Any) -> int | None:
-    """Return the first dimension over all replicas. 0 for a scalar."""
-    parts = getattr(leaf, "values", None)
-    if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
-        return sum(next(iter(rows_of(part)), 0) for part in parts)
+    """Return the first dimension, summed over replicas. 0 for a scalar."""
     quick = getattr(leaf, "_shape_tuple", None)
+    if quick is None:
+        parts = getattr(leaf, "values", None)
+        if isinstance(parts, tuple) and not hasattr(leaf, "dense_shape"):
+            return sum(next(iter(rows_of(part)), 0) for part in parts)
     shape = quick() if quick is not None else getattr(leaf, "shape", None)
     if shape is None:
         return None
@@ -155,7 +155,7 @@ def first_of(target: Any) -> Any:
 
 
 def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None:
-    """Return the path of the first wanted part."""
+    """Return the keys that lead to the first wanted part."""
     if not isinstance(value, dict | tuple | list):
         return () if wanted(value) else None
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):

@@ -80,13 +80,13 @@ def _forked() -> None:
 
 
 def begin(finder: Any) -> None:
-    """Watch this process. `finder` finds later imports."""
+    """Watch this process. `finder` handles later imports."""
     causes.begin()
     retracing.begin()
     step_causes.begin()
     hooks.begin()
     process.begin()
-    _told.clear()
+    _reported.clear()
     hooks.undo.append(begin_block().stop)
     sys.meta_path.insert(0, finder)
     hooks.undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
@@ -104,8 +104,8 @@ def end() -> None:
     process.begin()
 
 
-def let_report() -> None:
-    """Stop watching: the script reports."""
+def stop_watching() -> None:
+    """Stop watching, because the script reports its steps."""
     lane = process.joined()
     process.steps.retire(reported=True)
     if lane is not None and process.steps.lane is not None:
@@ -128,12 +128,12 @@ def _not_reported(reason: str) -> None:
 @hooks.guard
 def _unseen() -> None:
     process.report_untrained()
-    if process.tensorflow is None or process.steps.off or process.joined() is not None or SESSION in _told:
+    if process.tensorflow is None or process.steps.off or process.joined() is not None or SESSION in _reported:
         return
     if process.tensorflow.optimizers.count:
         _not_reported(f"optimizers were applied where their updates are not seen, as in tf.data. {REPORT}")
-    elif given := process.steps.step.given:
-        calls = f"gradients were computed in {given.total()} calls, and no update was seen that uses them"
+    elif gradients := process.steps.step.gradient_rows:
+        calls = f"gradients were computed in {gradients.total()} calls, and no update was seen that uses them"
         _not_reported(f"{calls}: updates by hand in a loop or branch of a graph are not seen. {REPORT}")
 
 
@@ -144,43 +144,50 @@ def _hooks_failed(reason: str) -> None:
         lane.cannot_know("steps", f"tfmon's hooks failed and were removed ({reason}); tfmon.report still works")
 
 
-hooks.failed, hooks.reset = _hooks_failed, lambda: process.steps.forget()
+def _hook_failed(reason: str) -> None:
+    process.steps.forget()
+    lane = process.joined()
+    if lane is not None:
+        lane.cannot_know("failed hooks", f"an error of tfmon in the script ({reason}): a step may be missing")
+
+
+hooks.failed, hooks.reset = _hooks_failed, _hook_failed
 
 
 ENOUGH_S = 5.0
 """Delay of a hint."""
 LOADED_S = 30.0
-"""Delay for JAX, whose updates may be unseen."""
+"""Delay for JAX."""
 LINES = "from tfmon import report; and after each step: report.step(examples=len(x), loss=loss)"
 SESSION = f"the script runs a session of TensorFlow 1, whose steps are not seen. Add: {LINES}"
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def patch_other(module: Any) -> None:
     """Report the first update of an unfollowed library."""
     if module.__name__ == "torch":
         register = module.optim.optimizer.register_optimizer_step_post_hook
-        handle = register(lambda *_args: _tell_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
+        handle = register(lambda *_args: _report_later(ENOUGH_S, f"PyTorch trains here. Add: {LINES}"))
         hooks.undo.append(handle.remove)
     elif module.__name__ == "tensorflow":
         from tensorflow.python.client.session import BaseSession
 
-        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: _tell_later(0, SESSION)))
+        hooks.replace(BaseSession, "run", hooks.around(lambda *_args, **_more: _report_later(0, SESSION)))
     else:
         trains = f"JAX trains here. Add: {LINES}"
         for name in ("grad", "value_and_grad"):
-            hooks.replace(module, name, hooks.around(lambda *_args, **_more: _tell_later(ENOUGH_S, trains)))
-        _tell_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
+            hooks.replace(module, name, hooks.around(lambda *_args, **_more: _report_later(ENOUGH_S, trains)))
+        _report_later(LOADED_S, f"JAX is loaded, and nothing tells tfmon of its steps. Add: {LINES}")
 
 
-def _tell_later(seconds: float, reason: str) -> None:
-    def say() -> None:
+def _report_later(seconds: float, reason: str) -> None:
+    def report() -> None:
         time.sleep(seconds)
         _not_reported(reason)
 
-    if reason not in _told:
-        _told.add(reason)
+    if reason not in _reported:
+        _reported.add(reason)
         if seconds:
-            start_hidden("tfmon-others", say, lambda _failure: None)
+            start_hidden("tfmon-others", report, lambda _failure: None)
         else:
-            say()
+            report()

@@ -1,7 +1,6 @@
-"""Patches on the methods of Keras models.
+"""Patches the methods of Keras models.
 
-Each call gets a `FitCall` and a callback, which must not have batch methods: Keras would read the loss after every
-step.
+Each call gets a callback, which must not have batch methods: Keras would read the loss after every step.
 """
 
 from __future__ import annotations
@@ -31,13 +30,12 @@ FILES.add(__file__)
 ADAPTED = ("TextVectorization", "Normalization", "Discretization", "StringLookup", "IntegerLookup")
 LARGE_BATCH = 1_024
 LEAST_NOTED = 2
-"""A batch of one is a cause."""
 WRITES = ("backup_dir", "filepath", "filename")
-"""Attributes of Keras callbacks with output paths."""
+"""Attributes of Keras callbacks that contain output paths."""
 
 
 def patch(keras: Any) -> None:
-    """Patch the models of this Keras."""
+    """Patch the models of a Keras module."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
     _replace(keras, "train_on_batch", _train_on_batch)
@@ -83,8 +81,8 @@ def _in_no_step(*_args: object, **_more: object) -> Around:
         yield from _aside()
 
 
-def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:
-    signature = inspect.signature(own)
+def _with_callback(original: Callable[..., Any], doing: str, keras: Any) -> Callable[..., Any]:
+    signature = inspect.signature(original)
 
     def with_callback(*args: Any, **kwargs: Any) -> Any:
         callback, pipeline = None, process.pipeline if doing == "fit" else None
@@ -92,17 +90,17 @@ def _with_callback(own: Callable[..., Any], doing: str, keras: Any) -> Callable[
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError:
-            return own(*args, **kwargs)
+            return original(*args, **kwargs)
         with hooks:
             callback = _callback_for(keras, bound.arguments, args[0], doing)
         if callback is None:
-            return own(*args, **kwargs)
+            return original(*args, **kwargs)
         bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
         if pipeline is not None:
-            given = hasattr(bound.arguments.get("x"), "element_spec")
-            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None, own=given)
+            is_dataset = hasattr(bound.arguments.get("x"), "element_spec")
+            pipeline.fits(one_iterator=bound.arguments.get("steps_per_epoch") is not None, own_dataset=is_dataset)
         try:
-            return own(*bound.args, **bound.kwargs)
+            return original(*bound.args, **bound.kwargs)
         finally:
             with hooks:
                 callback.call.close()
@@ -121,8 +119,8 @@ def _saw(cause: str, method: str, began_ns: int) -> None:
     causes.saw(cause, line_now(), subject=method, cost_ns=causes.unnamed_ns - began_ns)
 
 
-def _train_on_batch(own: Any) -> Any:
-    seen = hooks.around(_trains_on_batch)(own)
+def _train_on_batch(original: Any) -> Any:
+    seen = hooks.around(_trains_on_batch)(original)
 
     def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
         steps = process.steps
@@ -138,12 +136,12 @@ def _train_on_batch(own: Any) -> Any:
                 return seen(model, *args, **kwargs)
             bundle.next_function, bundle.busy = nothing, True
             try:
-                result = own(model, *args, **kwargs)
+                result = original(model, *args, **kwargs)
             except BaseException:
                 with hooks:
                     steps.update_fails()
                 raise
-            bundle.given.append(rows)
+            bundle.gradient_rows.append(rows)
             bundle.update(loss_of(result))
             return result
         except BaseException as error:
@@ -172,22 +170,22 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
     steps.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
     steps.report.of_keras = ()
     if process.tensorflow is not None:
-        process.tensorflow.optimizer_trains(updater)
+        process.tensorflow.optimizers_train()
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:
-    lane, given = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
+    lane, argument = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
         return None
-    if isinstance(given, keras.callbacks.CallbackList):
+    if isinstance(argument, keras.callbacks.CallbackList):
         return None
-    callbacks = leaves_of(given or [])
+    callbacks = leaves_of(argument or [])
     shown = any(getattr(each, "write_graph", False) for each in callbacks)
     call = FitCall(keras, lane, model, doing, shown=shown)
     if doing == "fit" and _is_array(arguments.get("x")):
         call.arrays_since_ns = lane_clock.now_ns()
-        for one in padding_in_arrays(arguments.get("x"), line_now()):
-            step_causes.takes(one)
+        for array in padding_in_arrays(arguments.get("x"), line_now()):
+            step_causes.takes(array)
     call.sees_batches = any(map(sees_batches, callbacks))
     if doing == "fit":
         call.methods = [method for each in callbacks for method in timed_methods(keras, each, call)]
@@ -195,7 +193,7 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
     if (uses := sys.modules.get(USES)) is not None:
         for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
             if isinstance(path, str):
-                uses.note(path, "w")  # libraries write it unseen by Python
+                uses.note(path, "w")
     return _callback(keras, call)
 
 
@@ -214,6 +212,5 @@ def _callback(keras: Any, call: FitCall) -> Any:
 
 
 def _is_array(value: Any) -> bool:
-    """Return whether each `fit` makes a dataset of it."""
     leaves = leaves_of(value)
     return bool(leaves) and all(hasattr(leaf, "shape") and not hasattr(leaf, "element_spec") for leaf in leaves)

@@ -44,23 +44,22 @@ SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
 NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"
 _fitted: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Their next `fit` builds only its input."""
 STOP = Knob(
     "stop_after_epoch", default=False, help="End `fit` when the epoch under way is over.", kind="live"
 )  # fmt: skip
 
 
 class Timed:
-    """A train function whose calls are steps."""
+    """A wrapper of a train function that records each call."""
 
-    def __init__(self, own: Callable[..., Any], call: FitCall) -> None:
-        self._own, self._call = own, call
+    def __init__(self, function: Callable[..., Any], call: FitCall) -> None:
+        self._timed_function, self._call = function, call
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_own"], name)
+        return getattr(self.__dict__["_timed_function"], name)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self._own, memo)
+        return copy.deepcopy(self._timed_function, memo)
 
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
@@ -68,7 +67,7 @@ class Timed:
         with hooks:
             call.begin_call(args[0])
         try:
-            result = self._own(*args)
+            result = self._timed_function(*args)
         except BaseException as error:
             with hooks:
                 call.end_call(failed=True)
@@ -85,28 +84,25 @@ class FitCall:
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:
         self._keras, self._lane, self._doing = keras, lane, doing
         self._model: Callable[[], Any] = weakref.ref(model)
-        self._shown, self._per_call, self._own_per_call = shown, 1, 1
+        self._shown, self._per_call, self._script_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
         self._iterator: Any = None
-        """If the steps per call can be changed."""
         self._feed: TensorFlowFeed | None = None
-        self._own_function: Any = None
+        self._script_function: Any = None
         self._timed: Any = None
         self._updater: Updater | None = None
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
         self._batches: int | None = None
         self._sized = True
-        """Whether the number of batches is known at first."""
         self._counted = self._examples = 0
         self._read: Callable[[], object] = nothing
         self._metrics: dict[str, float] = {}
         self._now = doing
         self.backup = ""
-        """Folder of the script's BackupAndRestore callback."""
+        """Folder of the BackupAndRestore callback."""
         self.methods: list[TimedMethod] = []
         self.sees_batches = False
         self.arrays_since_ns = 0
-        """When `fit` was called with arrays, or 0."""
         self._epochs_seen = Epochs()
         self._called_ns, self._in_epoch = 0, False
         self.in_callback = False
@@ -124,57 +120,56 @@ class FitCall:
         process.fit, step_causes.fitted = self, self._model
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._sized = self._batches is not None
-        self._own_function = own = model.train_function
-        if isinstance(own, Timed):  # fitted in a callback of `fit`
-            own = own._own
+        self._script_function = function = model.train_function
+        if isinstance(function, Timed):
+            function = function._timed_function
         if self._keras.backend.backend() == "tensorflow":
             lane.meter.feed = self._feed = the_feed()
-            self._feed.avoided = SHOWN if self._shown and hasattr(own, "function_spec") else ""
-            self._feed.recall(_traced(own))
+            self._feed.avoided = SHOWN if self._shown and hasattr(function, "function_spec") else ""
+            self._feed.recall(_traced(function))
             self._examples = (self._feed.totals() or (0, 0))[1]
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
-        place = line_now()
-        self._epochs_seen = Epochs(place)
+        line = line_now()
+        self._epochs_seen = Epochs(line)
         traits = traits_of(model) if self._feed is not None else []
-        lane.tell_step(f"{place}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
+        lane.describe_step(f"{line}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
         offer_rate(lane, model.optimizer)
         lane.offer(STOP, lambda value: None)
         levers.offer(lane, lane.device)
-        self._per_call = self._own_per_call = steps_in_call(model)
-        self._by_steps = {self._per_call: own}
+        self._per_call = self._script_per_call = steps_in_call(model)
+        self._by_steps = {self._per_call: function}
         self._iterator = _iterator_of_fit(model)
         if self._iterator is not None and STEPS_PER_EXECUTION.name not in levers.requested:
             lane.offer(
                 replace(STEPS_PER_EXECUTION, default=self._per_call, kind="live"),
                 lambda steps: steps != self._per_call,
             )
-        self._timed = model.train_function = Timed(own, self)
+        self._timed = model.train_function = Timed(function, self)
         self._updater = process.updater_of(model.optimizer)
 
     def _see_model(self) -> None:
         model = self._model()
         with contextlib.suppress(ValueError):
             if self._lane.device == "gpu" and self._feed is not None:
-                device_causes.see(causes, model, self._epochs_seen.place)
+                device_causes.see(causes, model, self._epochs_seen.line)
             if self._feed is not None:
                 step_causes.rows = ((self._feed.totals() or (0, 0))[1] - self._examples) // max(1, self._per_call)
                 if model.run_eagerly:
-                    step_causes.runs_eagerly(self._epochs_seen.place, model.trainable_weights, model)
+                    step_causes.runs_eagerly(self._epochs_seen.line, model.trainable_weights, model)
             weights = [weight.shape for weight in model.trainable_weights]
             self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _time_calls(self) -> None:
-        """A callback may replace the train function."""
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
-            self._own_function = model.train_function
-            if self._own_function not in self._by_steps.values():
-                self._by_steps = {self._per_call: self._own_function}
-            self._timed = model.train_function = Timed(self._own_function, self)
+            self._script_function = model.train_function
+            if self._script_function not in self._by_steps.values():
+                self._by_steps = {self._per_call: self._script_function}
+            self._timed = model.train_function = Timed(self._script_function, self)
         updater = self._updater
-        missed = 0 if updater is None else updater.missed()  # a train step may use another optimizer
-        if updater is not None and missed > 0 and self._epoch:  # before, a backup was restored
+        missed = 0 if updater is None else updater.missed()
+        if updater is not None and missed > 0 and self._epoch:  # in the first epoch, a backup was restored
             updates = missed // updater.every
             counted = f"{updates} update{'s' if updates > 1 else ''}"
             self._lane.cannot_know("steps", MADE_ANEW.format(counted))
@@ -200,7 +195,7 @@ class FitCall:
         if not steps:
             self._lane.meter.cancel_step()
             if self._updater is not None:
-                self._updater.missed()  # counted at the end of the data
+                self._updater.missed()
             return
         if self._updater is not None:
             self._updater.made += steps
@@ -214,7 +209,6 @@ class FitCall:
             self._called_ns = self._lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
-        """The data may end within the call."""
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
         if failed or most == 1:
             return int(not failed)
@@ -230,7 +224,6 @@ class FitCall:
         return steps
 
     def _set_steps(self) -> None:
-        """An evaluation keeps the script's number."""
         name, model = STEPS_PER_EXECUTION.name, self._model()
         iterator = self._iterator
         if iterator is None or self._batches is None:
@@ -267,7 +260,7 @@ class FitCall:
             process.restored = epoch, self.backup
 
     def end_epoch(self, logs: dict[str, Any]) -> None:
-        """Record the end; callbacks run now."""
+        """Record the end of an epoch, before callbacks."""
         self._end_steps()
         if self._batches is None:
             self._batches = self._batch
@@ -279,32 +272,32 @@ class FitCall:
 
     def _end_steps(self) -> None:
         self._lane.meter.stop_clock(BETWEEN)
-        if self._per_call != self._own_per_call:
-            self._model().steps_per_execution = self._own_per_call
+        if self._per_call != self._script_per_call:
+            self._model().steps_per_execution = self._script_per_call
         if self._in_epoch:
-            of_keras = self._per_call == 1 and not self.sees_batches  # else it is the Python of callbacks, too
+            of_keras = self._per_call == 1 and not self.sees_batches
             called_ns = self._lane.control.clock.called_ns - self._called_ns if of_keras else None
             self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
         self._in_epoch = False
 
     @property
-    def place(self) -> str:
-        """The line that called `fit`."""
-        return self._epochs_seen.place
+    def line(self) -> str:
+        """Line that called `fit`."""
+        return self._epochs_seen.line
 
     @property
-    def here(self) -> bool:
+    def in_training_thread(self) -> bool:
         """Whether the caller is the training thread."""
         return self._lane.measures_this_thread
 
     def callback_begins(self, name: str) -> str:
-        """Return the interrupted part."""
+        """Record the start of a callback, and return the interrupted part."""
         return self._lane.meter.passes(f"callback {name}")
 
-    def callback_ended(self, name: str, place: str, took_ns: int, interrupted: str) -> None:
-        """Record the time of the callback."""
+    def callback_ended(self, name: str, line: str, took_ns: int, interrupted: str) -> None:
+        """Record the end of a callback."""
         self._lane.meter.passes(interrupted)
-        causes.saw(CALLBACK, place, subject=name, cost_ns=took_ns)
+        causes.saw(CALLBACK, line, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
         """Record the start of `evaluate` or `predict`."""
@@ -315,26 +308,26 @@ class FitCall:
         self._lane.report_progress(self._progress)
 
     def end_test(self) -> None:
-        """Record its end."""
+        """Record the end of `evaluate` or `predict`."""
         took_ns = lane_clock.now_ns() - self._test_began_ns
         self._lane.meter.passes(self._before)
         if self._now == VALIDATION:
-            causes.saw(epochs.VALIDATION, self._epochs_seen.place, cost_ns=took_ns)
+            causes.saw(epochs.VALIDATION, self._epochs_seen.line, cost_ns=took_ns)
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
 
     def close(self) -> None:
-        """Restore the model."""
+        """Restore the model's train function."""
         process.fit = None if process.fit is self else process.fit
         for method in self.methods:
             method.restore()
         model = self._model()
         if self._timed is not None and model.train_function is self._timed:
-            model.train_function = self._by_steps.get(self._own_per_call)
-        if self._per_call != self._own_per_call:
-            model.steps_per_execution = self._own_per_call
-        self._own_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
-        self._begins_at(getattr(model, "_initial_epoch", None) or 0)  # no epoch was left
+            model.train_function = self._by_steps.get(self._script_per_call)
+        if self._per_call != self._script_per_call:
+            model.steps_per_execution = self._script_per_call
+        self._script_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
+        self._begins_at(getattr(model, "_initial_epoch", None) or 0)
         self._lane.meter.stop_clock()
         self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)
         self._now = ""
@@ -358,10 +351,9 @@ class FitCall:
 
 
 def _iterator_of_fit(model: Any) -> Any:
-    """Return the batch iterator of the calling `fit`, if the steps per call can be changed.
+    """Return the batch iterator of the calling `fit`, if Keras reads the steps per call from it.
 
-    `fit` of Keras 3 reads `epoch_iterator.steps_per_execution` for each call. Do not keep frame variables: freeing
-    the last epoch's iterator late takes 50 ms.
+    Do not keep frame variables: freeing the last epoch's iterator late takes 50 ms.
     """
     made_by = str(getattr(type(model).make_train_function, "__module__", ""))
     can = hasattr(model, "_autoconvert_optionals") and made_by.startswith("keras.") and not model.run_eagerly
@@ -372,17 +364,19 @@ def _iterator_of_fit(model: Any) -> Any:
     return iterator if hasattr(iterator, "steps_per_execution") else None
 
 
-def _traced(own: Any) -> Iterator[Any]:
-    """Keras 3 keeps its tf.function in a closure."""
-    for one in (own, *(cell.cell_contents for cell in getattr(own, "__closure__", None) or ())):
-        yield from getattr(one, "_list_all_concrete_functions", tuple)()
+def _traced(train_function: Any) -> Iterator[Any]:
+    for function in (
+        train_function,
+        *(cell.cell_contents for cell in getattr(train_function, "__closure__", None) or ()),
+    ):
+        yield from getattr(function, "_list_all_concrete_functions", tuple)()
 
 
 def loss_of(result: Any) -> Any:
-    """Return the unread loss, if any."""
+    """Return the loss in a result, without reading its value."""
     if isinstance(result, dict):
-        named = (value for name, value in result.items() if str(name).endswith("loss"))
-        return result.get("loss", next(named, None))
+        losses = (value for name, value in result.items() if str(name).endswith("loss"))
+        return result.get("loss", next(losses, None))
     return next(iter(result), None) if isinstance(result, tuple | list) else result
 
 

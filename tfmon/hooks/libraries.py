@@ -1,4 +1,4 @@
-"""Finds the loaded libraries, and their device."""
+"""Finds the loaded libraries and their device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfmon.system.lane_pipes import ANY
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
-    """Return the device, why it is not `kind`, and the libraries. Imports nothing."""
+    """Return the device, why it is not `kind`, and the libraries, without importing any."""
     modules = sys.modules
     tensorflow = modules.get("tensorflow")
     name, missing = "", ""
@@ -42,13 +42,13 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
 
 
 def traits() -> Iterator[str]:
-    """Yield traits of every step."""
+    """Yield the traits of all steps."""
     if _is_in_use() and sys.modules["tensorflow"].config.functions_run_eagerly():
         yield from (EAGER, FUNCTIONS_EAGERLY)
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:
-    """Return the framework's bytes now and at the peak."""
+    """Return the allocated bytes of the framework, and their peak."""
     if kind != "gpu":
         return None, None
     if _is_in_use():
@@ -69,7 +69,7 @@ def _sees_gpu() -> bool:
 
 
 def _is_in_use() -> bool:
-    """Looking for devices starts CUDA."""
+    """Listing devices would start CUDA."""
     context = sys.modules.get("tensorflow.python.eager.context")
     result = getattr(getattr(context, "_context", None), "_physical_devices", None)
     return result is not None

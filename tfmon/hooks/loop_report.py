@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 TRAINING, VALIDATION = "training", "validation"
 VALIDATION_PULLS = 3
-"""Such untrained pulls in a row are validation."""
-NO_LOSS = "the training step returns none of what was differentiated"
+"""Consecutive untrained pulls that show a validation."""
+NO_LOSS = "the training step returns no value that was differentiated"
 
 
 class LoopReport:
@@ -34,14 +34,14 @@ class LoopReport:
         self.doing = ""
         self._epoch = 1
         self._batches: int | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.doubts: dict[str, str] = {}
-        """Reasons for unknown values. Empty: known again."""
+        """Reasons for unknown values. An empty reason means known again."""
         self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.epochs = Epochs()
         self.of_keras: Sequence[str] = ()
 
-    def say(self, lane: Lane, doing: str, sources: Sources) -> None:
+    def report_doing(self, lane: Lane, doing: str, sources: Sources) -> None:
         """Report the loop's progress from now on."""
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
@@ -56,21 +56,21 @@ class LoopReport:
         read: bool,
         variables: Callable[[], list[Any]],
     ) -> None:
-        """Report the meaning of a step, once per kind."""
+        """Report the meaning of a step once per kind."""
         if step.mark in self._kinds:
             return
         begins = number >= max(self._kinds.values(), default=-SETTLED) + SETTLED
         self._kinds[step.mark] = number
         if begins:
-            given = "the first dimension of what it is given"
-            examples = given if any(step.given) else "what is read for it" if read else "n/a"
-            self.epochs.place = line_now()
+            first_dimension = "the first dimension of what it is given"
+            examples = first_dimension if any(step.gradient_rows) else "what is read for it" if read else "n/a"
+            self.epochs.line = line_now()
             eager = not isinstance(step.mark, Mark) and not self.of_keras
             if eager:
-                step_causes.rows = max((rows for given in step.given for rows in given), default=0)
-                step_causes.runs_eagerly(self.epochs.place, variables())
-            lane.tell_step(
-                f"{self.epochs.place}: an update by {name}; examples: {examples}",
+                step_causes.rows = max((rows for dims in step.gradient_rows for rows in dims), default=0)
+                step_causes.runs_eagerly(self.epochs.line, variables())
+            lane.describe_step(
+                f"{self.epochs.line}: an update by {name}; examples: {examples}",
                 self.of_keras or [EAGER] * eager,
             )
 
@@ -82,29 +82,30 @@ class LoopReport:
     def step_over(
         self, lane: Lane, step: SeenStep, sources: Sources, rounds: Rounds, ended_ns: int | None
     ) -> None:
-        """Report a step that ended, perhaps at `ended_ns`."""
+        """Report an ended step."""
         steps, pulled, main, sure = step.due, sources.pulled, sources.main, rounds.sure
         examples = self.examples(step.examples(pulled))
         loss = step.loss if steps == 1 else None
         if not self.doubts.get("steps"):
             self.doubts["loss"] = "" if loss is not None else NO_LOSS if steps == 1 else LOOP_IN_GRAPH
         if not sure:
-            rounds.past.add(pulled, step.given, examples)
+            rounds.past.add(pulled, step.gradient_rows, examples)
         elif rounds.past.steps:
             rounds.take_past()
-        input_ns = sum(source.wait_ns for source in step.fed if source.first_ns >= step.began_ns)
+        input_ns = 0
         for source in step.fed:
+            input_ns += source.wait_ns if source.first_ns >= step.began_ns else 0
             if source.anew:
                 causes.saw("iterator_anew", source.anew, cost_ns=source.wait_ns)
         lane.meter.end_step(steps=steps, loss=loss, examples=examples, input_ns=input_ns, ended_ns=ended_ns)
-        self.tell(lane, rounds, sure=sure)
+        self.report_unknown(lane, rounds, sure=sure)
         if main is not None and main.steps == 1 and main in step.fed:
             self.epochs.first_step(lane.meter.all_waits_ns)
             lane.look()
 
     def merge(self, lane: Lane, past: Past, *, in_graph: bool) -> None:
-        """Replace reported steps by one."""
-        examples = past.examples if in_graph else examples_of(past.pulled, past.given, past.steps)
+        """Replace reported steps by a single step."""
+        examples = past.examples if in_graph else examples_of(past.pulled, past.gradient_rows, past.steps)
         self.doubts["examples"] = ""
         self.examples(examples)
         lane.control.clock.take_back(past.steps - 1, 0 if isinstance(examples, str) else past.examples - examples)
@@ -117,7 +118,7 @@ class LoopReport:
             self.epochs.ends(batches, lane.meter.all_waits_ns)
 
     def progress(self, main: BatchSource | None) -> Progressed:
-        """Return the progress in the main dataset."""
+        """Return the loop's progress."""
         begun = self._epoch - int(main is not None and main.over)
         return Progressed(
             at_ns=time.monotonic_ns(),
@@ -129,20 +130,20 @@ class LoopReport:
         )
 
     def examples(self, counted: int | str) -> int:
-        """Return the examples, or 0 and keep the reason."""
+        """Return a known number of examples, or store the reason and return 0."""
         if isinstance(counted, str):
             self.doubts["examples"] = self.doubts.get("examples") or counted
-        return 0 if isinstance(counted, str) or "examples" in self._told else counted
+        return 0 if isinstance(counted, str) or "examples" in self._reported else counted
 
     def doubt(self, reason: str, *parts: str) -> None:
         """Mark values of the steps as unknown."""
         self.doubts.update(dict.fromkeys(parts or ("steps", "examples", "loss"), reason))
 
-    def tell(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
-        """Report unknown values once, when steps are recognized."""
+    def report_unknown(self, lane: Lane, rounds: Rounds, *, sure: bool) -> None:
+        """Report each unknown value once."""
         if rounds.unsteady:
             self.doubt(NO_ROUNDS)
-        for what, reason in self.doubts.items() if sure or rounds.unsteady else ():
-            if reason and what not in self._told:
-                lane.cannot_know(what, reason)
-                self._told.add(what)
+        for figure, reason in self.doubts.items() if sure or rounds.unsteady else ():
+            if reason and figure not in self._reported:
+                lane.cannot_know(figure, reason)
+                self._reported.add(figure)

@@ -23,13 +23,13 @@ from tfmon.trainer.step_clock import CAPACITY, Samples
 from tfmon.trainer.time_parts import account
 
 WARM_UP_NS, WARM_UP_STEPS = 500_000_000, 3
-"""Time and steps, or one such long step without a trace."""
+"""Time and steps, or a single step of this time without a trace."""
 LEAST_WINDOW_NS = WINDOW_NS // 4
 """Minimum window that an epoch's end closes."""
 BEHIND = 0.25
-"""If reading the loss takes more, steps were only started, as by JAX."""
+"""If reading the loss takes a larger share, calls only start steps, as in JAX."""
 MOST = 1_024
-"""Maximum number of noted steps."""
+"""Maximum number of bundled steps."""
 END = "end"
 """Mark of a last window without steps."""
 OUTSIDE, BETWEEN, VALIDATION = "outside the steps", "between epochs", "validation"
@@ -44,28 +44,25 @@ class Meter:
         control.before_window = self.take_feed
         control.new_marks = lambda: () if self.warm else (WARM_UP,)
         self.ready: Callable[[], object] = list
-        """Called after the warm-up. Sets `warm`."""
+        """Called after the warm-up; sets `warm`."""
         self.stopped_ns = 0
         self._resumed = False
-        """The first step since a stop is not sampled: that would hide its wait."""
+        """Whether a stop was before the step, which is not sampled then: that would hide its wait."""
         self._passing: list[tuple[int, str]] = []
         self.feed: TensorFlowFeed | None = None
-        """Counts the input read inside of graphs."""
+        """Counts the input that graphs read."""
         self.warm = False
         self.steady_step = False
-        """Whether a step was as long as a warm-up without a trace."""
         self.samples_steps = False
-        """Sampling waits for the device."""
         self.waiting = waiting
         self._warm_up_began_ns = self._began_ns = self._call_ns = 0
         self._seen_traces, self._feed_totals = 0, (0, 0)
         self._waits: deque[tuple[int, int]] = deque(maxlen=8)
         self._loss: Any = None
         self._behind_ns = 0
-        """If steps are only started."""
         self._sampling = False
         self.confirm: Callable[[], int] = int
-        """Returns unreported steps that optimizers counted."""
+        """Returns the unreported steps that optimizers counted."""
         self._capture: tuple[Capture, TakeProfile] | None = None
         self._marker = contextlib.ExitStack()
 
@@ -73,7 +70,7 @@ class Meter:
         """Begin a step."""
         clock, control = self.clock, self.control
         in_window = clock.added or self._sampling or self._capture is not None
-        # A step's wait must not select samples.
+        # The wait of a step must not select samples.
         due = not self._resumed and control.sampler.due(clock.began_ns)
         if not in_window and clock.last_end_ns and control.steady:
             if control.profile_request is not None:
@@ -110,17 +107,18 @@ class Meter:
         """End one or several steps. Close the window if it is due, which reads the loss.
 
         Args:
-            examples: without the feed's; `input_ns` likewise.
-            call_ns: duration without input. None if it began with `start_step`.
-            ended_ns: end time, if it was before now. The time since then is in no step.
+            examples: without the feed's, as `input_ns`.
+            call_ns: duration without input. None if the step began with `start_step`.
+            ended_ns: end time, if before now. The time since then is in no step.
         """
         now_ns = ended_ns or lane_clock.now_ns()
         if self._capture is not None:
             self.cancel_step()
         clock, control = self.clock, self.control
         if call_ns is None:
-            others_ns = sum(wait_ns for ended_ns, wait_ns in self._waits if self._began_ns < ended_ns <= now_ns)
-            call_ns = now_ns - self._began_ns - input_ns - others_ns
+            call_ns = now_ns - self._began_ns - input_ns
+            for waited_at_ns, wait_ns in self._waits:
+                call_ns -= wait_ns if self._began_ns < waited_at_ns <= now_ns else 0
         self._call_ns = call_ns
         took_ns = now_ns - clock.last_end_ns
         if control.traces is not None:
@@ -142,7 +140,7 @@ class Meter:
             control.confirm_knobs(now_ns, took_ns)
         full = clock.kept + clock.added >= CAPACITY
         due_ns = control.slices.due_ns(control.stretch_began_ns)
-        # Reading waits for all started steps.
+        # Reading the loss waits for all started steps.
         due = now_ns >= due_ns or clock.added * self._behind_ns > due_ns - control.stretch_began_ns
         sample_next = self._resumed and self.warm and self.samples_steps and control.sampler.due(now_ns)
         self._resumed = False
@@ -150,7 +148,7 @@ class Meter:
             self.end_stretch()
 
     def alike_until(self) -> int:
-        """Return until when steps may be bundled, or 0."""
+        """Return the time until which steps may be bundled, or 0."""
         control = self.control
         traced = control.traces is None or control.traces.count != self._seen_traces
         alone = self._sampling or self._capture is not None or control.unconfirmed or self.waiting or traced
@@ -159,14 +157,13 @@ class Meter:
         return control.slices.due_ns(control.stretch_began_ns)
 
     def end_steps(self, ends_ns: Sequence[int], *, loss: object, examples: int, input_ns: int) -> None:
-        """End the current and following steps. `loss` is of the last."""
+        """End several steps. `loss` is the last step's."""
         times_ns = list(map(sub, ends_ns, (self.clock.last_end_ns, *ends_ns)))
         call_ns = ends_ns[-1] - self._began_ns - input_ns
         self.clock.add(times_ns, ends_ns[-1], examples, input_ns, call_ns)
         self._began_ns, self._loss = ends_ns[-1], loss
 
     def _skip_to(self, at_ns: int) -> int:
-        """Move the end of the last step and the window's start."""
         reasons, since_ns, reason = Counter[str](), self.clock.last_end_ns, OUTSIDE
         self.clock.input_ns -= sum(wait_ns for ended_ns, wait_ns in self._waits if ended_ns > since_ns)
         self._waits.clear()
@@ -202,7 +199,7 @@ class Meter:
             return None
 
     def end_stretch(self) -> None:
-        """Wait for the device, and close the window if due."""
+        """Wait for the device, and close the window."""
         if self._capture is None:
             self._close_stretch()
         if not self.warm and self._warmed_up:
@@ -222,7 +219,6 @@ class Meter:
         self.take_feed()
         with self.reporter.lock:
             self.control.finish_stretch(synced_ns, loss)
-            # The next step excludes this.
             self.clock.last_end_ns = lane_clock.now_ns()
 
     def _count_wait(self, synced_ns: int) -> None:
@@ -267,7 +263,7 @@ class Meter:
         before = self._feed_totals
         self.skip_feed()
         input_ns, examples = map(sub, self._feed_totals, before)
-        # A graph's clock includes suspensions.
+        # The clock of a graph includes suspensions.
         input_ns = min(input_ns, self.clock.call_ns)
         self.clock.input_ns += input_ns
         self.clock.call_ns -= input_ns
@@ -282,10 +278,12 @@ class Meter:
             self.clock.last_end_ns = 0
 
     def stop_clock(self, reason: str = OUTSIDE) -> None:
-        """Stop until the next step, for this reason."""
+        """Stop the clock until the next step, for a reason that the account shows."""
         if self.stopped_ns or not self.clock.last_end_ns:
             return
         self._finish_capture()
+        if any(ended_ns > self.clock.last_end_ns for ended_ns, _ in self._waits):
+            self._skip_to(lane_clock.now_ns())  # after the last step, such as the wait for freeing its iterator
         if self.clock.last_end_ns - self.clock.began_ns >= LEAST_WINDOW_NS:
             self.end_stretch()
         else:
@@ -296,7 +294,7 @@ class Meter:
         self._passing = [(self.clock.last_end_ns, reason)]
 
     def passes(self, reason: str) -> str:
-        """Change the reason outside steps. Return the old one."""
+        """Change the reason of a stopped clock, and return the previous reason."""
         before = self._passing[-1][1] if self._passing else OUTSIDE
         if self.stopped_ns and reason != before:
             self._passing.append((lane_clock.now_ns(), reason))

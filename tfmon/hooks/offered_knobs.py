@@ -24,7 +24,7 @@ class OfferedKnobs:
 
     @property
     def not_offered(self) -> str:
-        """A knob of the command line that is missing."""
+        """Name of a requested knob that the script does not offer, or empty."""
         return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
 
     def requested(self, knob: Knob) -> KnobValue | None:
@@ -35,9 +35,9 @@ class OfferedKnobs:
         return knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
-        """Add a knob, and return its value. Raises KnobError for an impossible one.
+        """Add a knob, and return its value. Raises KnobError for an impossible value.
 
-        The training thread calls `apply` with each new value between two steps. `apply` refuses with KnobError.
+        The training thread calls `apply` with each new value between steps. `apply` raises KnobError to refuse.
         """
         known = knob.name in self._offered
         self._offered[knob.name] = knob, apply
@@ -53,7 +53,7 @@ class OfferedKnobs:
         return value
 
     def made_of_defaults(self, values: Mapping[str, KnobValue]) -> None:
-        """Display values that cannot be changed."""
+        """Add values that cannot be changed."""
         self.settings.update({name: value for name, value in values.items() if name not in self._offered})
 
     def set(self, name: str, value: KnobValue) -> bool:

@@ -15,7 +15,7 @@ from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.system.lane_pipes import SETTINGS
 
 LEARNING_RATE = "learning_rate"
-SEVERAL = "the script trains with several optimizers, so a learning rate would be that of one of them"
+SEVERAL = "the script trains with several optimizers, so a learning rate would apply to one of them"
 
 
 class Updater:
@@ -26,37 +26,37 @@ class Updater:
         optimizers = list(optimizers)
         self.by_hand = not optimizers
         self.varies = any(hasattr(optimizer, "inner_optimizer") for optimizer in optimizers)
-        """Whether a call may update any number of times."""
-        self._counters = [one for one in map(_counter_of, optimizers) if one is not None]
+        """Whether a call may make no or several updates."""
+        self._counters = [counter for counter in map(_counter_of, optimizers) if counter is not None]
         self.every = max((every for _, every in self._counters), default=1)
-        """Calls per update: gradients may be accumulated."""
+        """Calls per update, if gradients are accumulated."""
         self.rebase()
 
     def rebase(self) -> None:
-        """Compare with the counts from now on."""
+        """Compare with the optimizers' present counts."""
         self.made = 0
         self._base = self._read()
 
     def _read(self) -> list[int]:
         now = [] if logs_operations() else [read() for read, _ in self._counters]
-        return [one for one in now if one is not None]
+        return [counter for counter in now if counter is not None]
 
     @property
     def counted(self) -> int | None:
-        """Fewest calls of an optimizer since `rebase`, if known."""
+        """Fewest counted calls of an optimizer since `rebase`, if known."""
         now = self._read()
         return min(map(sub, now, self._base)) if now and len(now) == len(self._base) else None
 
     def made_more(self, calls: int) -> int:
-        """Record calls, and return completed updates."""
+        """Record calls, and return the completed updates."""
         first = (self._base[0] if self._base else 0) + self.made
         self.made += calls
         return (first + calls) // self.every - first // self.every
 
     def missed(self) -> int:
-        """Return the unseen updates that the optimizers counted since the last call.
+        """Return how many updates the optimizers counted that tfmon did not see.
 
-        A negative number is 0 if each call updates once: the script has reset the counter.
+        A lower count is ignored if each call updates once, because the script has reset the counter.
         """
         counted = self.counted
         if counted is None or counted == self.made:
@@ -65,7 +65,7 @@ class Updater:
         return missed if missed > 0 or self.varies or self.every > 1 else 0
 
     def differs(self, more: int) -> str:
-        """Return why a step is unknown."""
+        """Explain that optimizers counted `more` updates than tfmon saw."""
         counted = f"{abs(more)} {'more' if more > 0 else 'fewer'} update{'s' if abs(more) > 1 else ''}"
         why = "not each call updates once" if self.varies else "it was applied unseen, or its counter was set"
         return (
@@ -75,7 +75,7 @@ class Updater:
 
 
 def counting(optimizer: Any) -> tuple[int, Any]:
-    """Return calls per update, and the counter."""
+    """Return the calls per update, and the counter."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     every = int(getattr(inner, "gradient_accumulation_steps", None) or 1)
     return every, inner._iterations if every > 1 else getattr(inner, "iterations", None)
@@ -89,7 +89,7 @@ def _counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:
     variable: Any = inner if hasattr(inner, "assign_sub") else counter
     kept = weakref.ref(variable)
     plain = type(variable).__name__ == "ResourceVariable"
-    if plain:  # its handle keeps no optimizer
+    if plain:  # reading by handle keeps no optimizer alive
         from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
         handle, kind = variable.handle, variable.dtype
@@ -115,18 +115,17 @@ class Offers(Protocol):
 
 
 def _rate_of(optimizer: Any) -> float | None:
-    """None if it cannot be set, as with a schedule."""
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     held = getattr(inner, "_learning_rate", None)
     if held is None:
         held = getattr(inner, "_hyper", {}).get(LEARNING_RATE)
     try:
         if callable(held) and not hasattr(held, "assign"):
-            return None  # a schedule
+            return None
         rate = inner.learning_rate
         if not isinstance(rate, float):
             rate = rate.numpy() if hasattr(rate, "numpy") else sys.modules["keras"].ops.convert_to_numpy(rate)
-        # Seven digits restore it from 32 bits.
+        # Seven digits restore the rate from 32 bits.
         return float(f"{float(rate):.7g}")
     except (TypeError, ValueError, AttributeError, KeyError, NotImplementedError):
         return None
@@ -141,7 +140,7 @@ def _set_rate(optimizer: Any, value: float) -> None:
 
 
 def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:
-    """Offer the learning rate if possible. `check` refuses with KnobError."""
+    """Offer the learning rate if it can be set. `check` raises KnobError to refuse."""
     rate = None if logs_operations() else _rate_of(optimizer)
     if rate is None:
         return
@@ -156,7 +155,7 @@ def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda:
         check()
         optimizer = kept()
         if optimizer is None:
-            raise KnobError("the script trains with this optimizer no more")
+            raise KnobError("the script no longer trains with this optimizer")
         _set_rate(optimizer, value)
 
     lane.offer(knob, apply)
@@ -179,12 +178,12 @@ class LoopOptimizers:
         if isinstance(self._requested, int | float):
             import tensorflow as tf
 
-            with tf.init_scope():  # a function may be traced now
+            with tf.init_scope():
                 if _rate_of(optimizer) is not None:
                     _set_rate(optimizer, float(self._requested))
 
     def offer(self, lane: Offers) -> None:
-        """Offer a single optimizer's rate."""
+        """Offer the learning rate of a single optimizer."""
         if self.count == 1:
             for optimizer in self._seen:
                 offer_rate(lane, optimizer, self._check)

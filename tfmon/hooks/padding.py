@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation
-from tfmon.hooks.dataset_chain import PipelineStage, chain_of, place_of
+from tfmon.hooks.dataset_chain import PipelineStage, chain_of, line_of_dataset
 from tfmon.hooks.inspection import leaves_of, line_now, logs_operations
 from tfmon.hooks.patches import FILES, Around, hooks
 from tfmon.hooks.script_lines import namespaces
@@ -18,12 +18,11 @@ LEAST_PADDING = 0.4
 LEAST_WIDTH, SAMPLED_ROWS, SAMPLED_VALUES = 16, 64, 100_000
 _PADDING = "_tfmon_padding"
 _pads: set[str] = set()
-"""The lines that pad sequences."""
 FILES.add(__file__)
 
 
 def patch(keras: Any) -> None:
-    """Note the lines that pad sequences."""
+    """Record the lines that pad sequences."""
     for each in namespaces(keras):
         for module in (each.utils, getattr(each.preprocessing, "sequence", None)):
             if module is not None:
@@ -40,31 +39,30 @@ def padding_of(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Obser
     for each in chain_of(dataset):
         stage, kind = stages.get(id(each)), type(each).__name__
         if kind == "_PaddedBatchDataset" and stage is not None and stage.bytes:
-            yield from _observed(1.0 - stage.consumed / stage.bytes, place_of(each))
+            yield from _observed(1.0 - stage.consumed / stage.bytes, line_of_dataset(each))
         elif kind == "_TensorSliceDataset":
             if not hasattr(each, _PADDING):
                 setattr(each, _PADDING, max(map(_padding_in, each._tensors), default=0.0))
-            yield from _observed(getattr(each, _PADDING), _line() or place_of(each))
+            yield from _observed(getattr(each, _PADDING), _line() or line_of_dataset(each))
 
 
-def padding_in_arrays(arrays: Any, place: str) -> Iterator[Observation]:
+def padding_in_arrays(arrays: Any, line: str) -> Iterator[Observation]:
     """Yield the padding in arrays."""
-    yield from _observed(max(map(_padding_in, leaves_of(arrays)), default=0.0), _line() or place)
+    yield from _observed(max(map(_padding_in, leaves_of(arrays)), default=0.0), _line() or line)
 
 
 def _line() -> str:
     return next(iter(_pads)) if len(_pads) == 1 else ""
 
 
-def _observed(share: float, place: str) -> Iterator[Observation]:
+def _observed(share: float, line: str) -> Iterator[Observation]:
     if share >= LEAST_PADDING:
         what = f"{100 * share:.0f} % of it"
         figures = {"of_step": share, "wasted": share, "gain": 1.0}
-        yield Observation("step_padding", place, what=what, figures=figures)
+        yield Observation("step_padding", line, what=what, figures=figures)
 
 
 def _padding_in(array: Any) -> float:
-    """Return the share that repeats one value at the same end."""
     numpy: Any = sys.modules.get("numpy")
     shape = tuple(getattr(array, "shape", ()))
     if numpy is None or len(shape) != 2 or not shape[0] or (shape[1] or 0) < LEAST_WIDTH:
@@ -74,7 +72,7 @@ def _padding_in(array: Any) -> float:
         return 0.0
     sampled = max(2, min(SAMPLED_ROWS, SAMPLED_VALUES // int(shape[1])))
     rows = numpy.asarray(array[:: -(-int(shape[0]) // sampled)])
-    if rows.max() - rows.min() < 2:  # classes, not sequences
+    if rows.max() - rows.min() < 2:
         return 0.0
     return max(map(_leading, (rows.tolist(), rows[:, ::-1].tolist())))
 

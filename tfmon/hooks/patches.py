@@ -17,7 +17,7 @@ VARIABLE = "TFMON_HOOKS"
 """If `off`, only `tfmon.report` works."""
 MOST_FAILURES = 3
 FILES: set[str] = {__file__}
-"""Files whose frames no error message shows."""
+"""Files whose frames TensorFlow hides in error messages."""
 _OWN = __name__.partition(".")[0] + "."
 NO_SCOPE = contextlib.nullcontext()
 Around = Generator[contextlib.AbstractContextManager[Any] | None, Any, None]
@@ -37,7 +37,7 @@ def unseen(error: BaseException) -> None:
 
 
 def _from_signal(error: BaseException) -> bool:
-    """Return whether a signal handler raised the error in code of tfmon."""
+    """Return whether a signal handler of the script raised the error in tfmon's code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         interrupted, trace = trace.tb_frame, trace.tb_next
@@ -69,10 +69,10 @@ class Hooks:
     def __init__(self) -> None:
         self.failures = 0
         self.off = False
-        """Hooks wrapped by another library then do nothing."""
+        """Whether hooks do nothing, even if another library has wrapped them."""
         self.failed: Callable[[str], None] = lambda reason: None
-        self.reset: Callable[[], None] = lambda: None
-        """Discards partial state after each failure."""
+        self.reset: Callable[[str], None] = lambda reason: None
+        """Discards partial state after each failure, and reports the failure."""
         self.undo: list[Callable[[], object]] = []
         self._replaced: list[tuple[type, str, Any, Any, str]] = []
 
@@ -82,21 +82,25 @@ class Hooks:
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Replace a method that `owner` itself defines by `make(original)`, once for each module."""
-        own, module = owner.__dict__.get(name), getattr(make, "body", make).__module__
-        known = (owner is one and name == its and module == by for one, its, _, _, by in self._replaced)
-        if not callable(own) or any(known):
+        original, module = owner.__dict__.get(name), getattr(make, "body", make).__module__
+        known = (
+            owner is patched and name == replaced_name and module == replacing_module
+            for patched, replaced_name, _, _, replacing_module in self._replaced
+        )
+        if not callable(original) or any(known):
             return
-        hook = functools.wraps(own)(make(own))
+        hook = functools.wraps(original)(make(original))
         setattr(owner, name, hook)
-        self._replaced.append((owner, name, own, hook, module))
+        self._replaced.append((owner, name, original, hook, module))
 
     def around(self, body: Callable[..., Around | None]) -> Callable[[Any], Any]:
-        """Return a maker of hooks that call their method in the middle of the generator of `body`.
+        """Return a function that makes a hook of a method.
 
-        It yields a scope for the call, or None, and receives the result. An error of the call closes it.
+        The generator of `body` surrounds each call: it yields a scope or None, and receives the result. An error
+        closes the generator.
         """
 
-        def make(own: Any) -> Any:
+        def make(original: Any) -> Any:
             def hook(*args: Any, **kwargs: Any) -> Any:
                 part = scope = None
                 try:
@@ -107,10 +111,10 @@ class Hooks:
                         if not self.__exit__(None, error, None):
                             raise
                     if scope is None:
-                        result = own(*args, **kwargs)
+                        result = original(*args, **kwargs)
                     else:
                         with scope:
-                            result = own(*args, **kwargs)
+                            result = original(*args, **kwargs)
                     if part is not None:
                         with self, contextlib.suppress(StopIteration):
                             part.send(result)
@@ -136,7 +140,7 @@ class Hooks:
         return True
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that returns None after errors."""
+        """Return the function, guarded: it returns None after an error."""
 
         @functools.wraps(function)
         def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -146,32 +150,33 @@ class Hooks:
         return guarded
 
     def failure(self, error: Exception) -> None:
-        """Count an error; restore after `MOST_FAILURES`."""
+        """Count an error, and remove all hooks after `MOST_FAILURES`."""
         self.failures += 1
+        reason = f"{type(error).__name__}: {error}"
         try:
-            self.reset()
+            self.reset(reason)
             if self.failures >= MOST_FAILURES and not self.off:
                 self.restore()
-                self.failed(f"{type(error).__name__}: {error}")
+                self.failed(reason)
         except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
             self.off = True
 
     def switch(self, names: Collection[str], *, on: bool) -> None:
-        """Enable or disable these methods' hooks."""
-        for owner, name, own, hook, _ in self._replaced:
-            if name in names and owner.__dict__.get(name) is (own if on else hook):
-                setattr(owner, name, hook if on else own)
+        """Enable or disable the hooks of these methods."""
+        for owner, name, original, hook, _ in self._replaced:
+            if name in names and owner.__dict__.get(name) is (original if on else hook):
+                setattr(owner, name, hook if on else original)
 
     def restore(self) -> None:
-        """Put the originals back."""
+        """Put the original methods back."""
         self.off = True
         replaced, undo = self._replaced, self.undo
         self._replaced, self.undo = [], []
-        for owner, name, own, hook, module in reversed(replaced):
+        for owner, name, original, hook, module in reversed(replaced):
             if owner.__dict__.get(name) is hook:
-                setattr(owner, name, own)
-            else:  # another library has wrapped the hook
-                self._replaced.insert(0, (owner, name, own, hook, module))
+                setattr(owner, name, original)
+            else:
+                self._replaced.insert(0, (owner, name, original, hook, module))
         for each in reversed(undo):
             each()
 

@@ -1,7 +1,7 @@
-"""Knobs on a script's own input pipeline: prefetch, threads and batch size.
+"""Knobs of a script's input pipeline: prefetch, threads and batch size.
 
-A change takes effect at the next iteration over the dataset. The order of the elements stays. Nothing is replaced
-before a change.
+A change takes effect at the next iteration over the dataset, and keeps the order of the elements. Before a change,
+the script's dataset is used.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from tfmon.trainer.time_parts import account
 FIRST_LOOK_NS = 1_000_000_000
 FIRST_WAIT_S, LAST_WAIT_S = 0.02, 10.0
 LEAST_FREED_NS = 10_000_000
-"""The shortest sleep of tf.data's autotuner."""
+"""Shortest sleep of tf.data's autotuner."""
 FOR_EVER = "the script reads one iterator for ever, so it has no next epoch: set it from the start, --set {}={}"
-OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data makes ready ahead, from the script's next epoch on.")
+OWN_PREFETCH = replace(PREFETCH, help="Batches that tf.data prepares ahead, from the script's next epoch on.")
 OWN_BATCH = replace(
     BATCH_SIZE,
     help="Examples in a batch, from the script's next epoch on; a tf.function is traced once for the new size.",
@@ -49,7 +49,7 @@ FILES.add(__file__)
 
 
 class _Freed:
-    """An iterator's last attribute. Its release may wait for tf.data's autotuner."""
+    """The last attribute of an iterator, whose release may wait for tf.data's autotuner."""
 
     def __init__(self, iterator: Any, joined: Callable[[], Lane | None]) -> None:
         self._began_ns, self._thread, self._joined = 0, threading.get_ident(), joined
@@ -64,36 +64,36 @@ class _Freed:
             return
         with hooks:
             lane = self._joined()
-            place = line_now()
-            causes.saw("iterator_freed", place, cost_ns=took_ns)
-            account.freed(place, took_ns)
+            line = line_now()
+            causes.saw("iterator_freed", line, cost_ns=took_ns)
+            account.freed(line, took_ns)
             if lane is not None and lane.measures_this_thread:
                 lane.meter.waited(took_ns)
 
 
 class Reads:
-    """The datasets that are trained from. Thread: the training thread."""
+    """The training datasets. Thread: the training thread."""
 
     def __init__(self, joined: Callable[[], Lane | None]) -> None:
         self.any, self._joined = False, joined
-        self._places: set[Hashable] = set()
+        self._positions: set[Hashable] = set()
         self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
         self.latest: Callable[[], Any] = nothing
         self.trained: Callable[[], Any] = nothing
 
-    def place(self) -> Hashable:
-        """Return the current line. Python may replace instructions."""
+    def position(self) -> Hashable:
+        """Return an id of the script's current line."""
         frame = users_frame()
         return id(frame.f_code), frame.f_lineno
 
-    def opened(self, iterator: Any, dataset: Any, place: Hashable) -> None:
+    def opened(self, iterator: Any, dataset: Any, position: Hashable) -> None:
         """Record an iterator."""
         if dataset not in self._seen:
             divided_data.read(dataset, trains=False)
         self._seen.add(dataset)
-        setattr(iterator, _READ, (dataset, place))
-        setattr(iterator, _FREED, _Freed(iterator, self._joined))  # freed after TensorFlow's own attributes
+        setattr(iterator, _READ, (dataset, position))
+        setattr(iterator, _FREED, _Freed(iterator, self._joined))  # must be the last attribute to be freed
         self.latest = weakref.ref(iterator)
 
     def trains(self, iterator: Any) -> None:
@@ -107,21 +107,21 @@ class Reads:
         if read[0] not in self._trained:
             divided_data.read(read[0], trains=True)
         self._trained.add(read[0])
-        self._places.add(read[1])
+        self._positions.add(read[1])
 
-    def trains_from(self, dataset: Any, place: Hashable) -> bool | None:
-        """Return whether a dataset is trained from here, if known."""
+    def trains_from(self, dataset: Any, position: Hashable) -> bool | None:
+        """Return whether this is a training dataset, if known."""
         if dataset in self._trained:
             return True
         if not self.any:
             return None
         if dataset in self._seen:
             return False
-        return True if place in self._places else None
+        return True if position in self._positions else None
 
 
 class Pipeline:
-    """Changes datasets that are trained from. Thread: the training thread."""
+    """Changes the training datasets. Thread: the training thread."""
 
     def __init__(self, hooks: Hooks, joined: Callable[[], Lane | None], loop: StepMachine) -> None:
         self._hooks, self._joined, self._loop = hooks, joined, loop
@@ -129,16 +129,12 @@ class Pipeline:
         self._keras_reads: Any = None
         self.reads = Reads(joined)
         self._values: dict[str, KnobValue] = {}
-        """Values that differ from the script's own."""
-        self._own: dict[str, KnobValue] = {}
+        self._script_settings: dict[str, KnobValue] = {}
         self._began_ns = self._look_ns = 0
         self._described: Callable[[], Any] = nothing
         self._looked_at: object = None
-        """Where the dataset was made."""
         self._slow: list[Observation] | None = None
-        """None before the pipeline was read."""
         self._early: dict[Any, tuple[PipelineStage, ...]] = {}
-        """Stages during the first wait."""
         self._waited_ns = self._settled_ns = 0
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
@@ -154,13 +150,13 @@ class Pipeline:
         self._hooks.replace(tf.data.Dataset, "__iter__", self._iter)
         self._hooks.replace(tf.data.Dataset, "__init__", self._hooks.around(_noted))
 
-    def fits(self, *, one_iterator: bool, own: bool = True) -> None:
-        """Record that Keras starts or stops. `own`: the script made the dataset."""
-        self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own, None
+    def fits(self, *, one_iterator: bool, own_dataset: bool = True) -> None:
+        """Record that `fit` starts or ends. `own_dataset`: the script made the dataset."""
+        self._one_iterator, self._own_dataset, self._keras_reads = one_iterator, own_dataset, None
 
     def keras_reads(self, iterator: object) -> None:
         """Record the iterator of Keras' train function."""
-        # Do not keep the iterator: Keras frees it.
+        # Do not store the iterator, because Keras frees it.
         read = getattr(iterator, _READ, iterator)
         if read is self._keras_reads:
             return
@@ -183,27 +179,27 @@ class Pipeline:
             return
         if dataset is not self._described():
             self._described = weakref.ref(dataset)
-            lane.tell_input(traits_of(dataset) if self._own_dataset else ())
+            lane.describe_input(traits_of(dataset) if self._own_dataset else ())
         if PREFETCH.name in lane.knobs:
             return
-        own, name = settings_of(dataset), BATCH_SIZE.name
-        if name in lane.knobs or rows not in (own.get(name), self._values.get(name)):
-            own.pop(name, None)
+        settings, name = settings_of(dataset), BATCH_SIZE.name
+        if name in lane.knobs or rows not in (settings.get(name), self._values.get(name)):
+            settings.pop(name, None)
         elif rows != self._values.get(name):
             self._values.pop(name, None)
-        self._own = own
+        self._script_settings = settings
         for knob in BY_TFMON:
-            if knob.name in own:
-                lane.offer(replace(knob, default=own[knob.name]), functools.partial(self._set, knob))
+            if knob.name in settings:
+                lane.offer(replace(knob, default=settings[knob.name]), functools.partial(self._set, knob))
 
     def look(self) -> None:
-        """Find causes, at growing intervals."""
+        """Find causes of slow input, at growing intervals."""
         now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
-        place = getattr(dataset, MADE_AT, None)
-        if dataset is not None and place != self._looked_at:
+        made_at = getattr(dataset, MADE_AT, None)
+        if dataset is not None and made_at != self._looked_at:
             self._settle(now_ns)
-            self._looked_at, self._began_ns, self._look_ns, self._slow = place, now_ns, 0, None
+            self._looked_at, self._began_ns, self._look_ns, self._slow = made_at, now_ns, 0, None
         elif self._slow is not None and now_ns >= self._settled_ns + FIRST_LOOK_NS:
             self._settle(now_ns)
         if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
@@ -211,27 +207,29 @@ class Pipeline:
         prefetch = prefetch_of(dataset)
         if prefetch == "off":
             prefetch = self._values.get(PREFETCH.name, prefetch)
-        result = causes_of(iterator, dataset, prefetch, self._early.get(place, ()))
+        result = causes_of(iterator, dataset, prefetch, self._early.get(made_at, ()))
         if result is None:
-            self._look_ns = now_ns + FIRST_LOOK_NS  # reading the model takes 0.5 ms
+            self._look_ns = now_ns + FIRST_LOOK_NS
             return
         self._look_ns = now_ns + max(FIRST_LOOK_NS, (now_ns - self._began_ns) // 4)
         if self._slow is None and self._own_dataset and (lane := self._joined()) is not None:
-            lane.tell_input((*traits_of(dataset), READ))
+            lane.describe_input((*traits_of(dataset), READ))
         self._slow = []
-        for one in result:
-            if "of_step" in one.figures:
-                step_causes.takes(one)
+        for observation in result:
+            if "of_step" in observation.figures:
+                step_causes.takes(observation)
                 continue
-            seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
-            seen.count, seen.figures = 1, one.figures
+            seen = causes.saw(
+                observation.cause, observation.line, subject=observation.subject, what=observation.what, count=0
+            )
+            seen.count, seen.figures = 1, observation.figures
             self._slow.append(seen)
         self._settle(now_ns)
 
     def _read_first_wait(self, iterator: Any, dataset: Any) -> None:
-        """Read the stages while `shuffle` first fills, in another thread. With a cache, in the second pass."""
+        """Read the stages while `shuffle` first fills, in another thread."""
         ref, early, key = weakref.ref(iterator), self._early, getattr(dataset, MADE_AT, None)
-        kinds = {type(one).__name__ for one in chain_of(dataset)}
+        kinds = {type(node).__name__ for node in chain_of(dataset)}
         filling = "CacheDataset" in kinds and not hasattr(dataset, PASSES)
         if key in early or "_ShuffleDataset" not in kinds or filling or not kinds & {*MAPS}:
             return
@@ -252,7 +250,6 @@ class Pipeline:
         start_hidden("tfmon-input", self._hooks.guard(read), lambda _failure: None)
 
     def _settle(self, now_ns: int) -> None:
-        """Add the new input wait to the causes, by share."""
         lane = self._joined()
         if lane is None:
             return
@@ -269,7 +266,7 @@ class Pipeline:
         in_fit = bool(self._loop.aside)
         if knob.name == BATCH_SIZE.name and in_fit:
             raise KnobError("`fit` trains a fixed number of batches an epoch, so their size cannot be changed")
-        if value == self._values.get(knob.name, self._own.get(knob.name)):
+        if value == self._values.get(knob.name, self._script_settings.get(knob.name)):
             return False
         dataset = getattr(self._loop.sources.reads, "_dataset", None)
         endless = dataset is not None and int(dataset.cardinality()) == self._endless
@@ -277,21 +274,21 @@ class Pipeline:
             raise KnobError(FOR_EVER.format(knob.name, show(value)))
         return True
 
-    def _iter(self, own: Any) -> Any:
+    def _iter(self, original: Any) -> Any:
         def iterate(dataset: Any) -> Any:
             try:
-                changed, place, began_ns = dataset, None, 0
+                changed, position, began_ns = dataset, None, 0
                 with self._hooks:
-                    if not self._hooks.off and self._eager() and self._loop.mine:
-                        place = self.reads.place()
-                        changed = self._changed(dataset, place)
-                        began_ns = self._loop.making(dataset, place)
-                iterator = own(changed)
-                if place is not None:
+                    if not self._hooks.off and self._eager() and self._loop.caller_may_train:
+                        position = self.reads.position()
+                        changed = self._changed(dataset, position)
+                        began_ns = self._loop.making(dataset, position)
+                iterator = original(changed)
+                if position is not None:
                     with self._hooks:
                         if began_ns:
-                            self._loop.sources.made(iterator, dataset, place, began_ns)
-                        self.reads.opened(iterator, dataset, place)
+                            self._loop.sources.made(iterator, dataset, position, began_ns)
+                        self.reads.opened(iterator, dataset, position)
                         self._read_first_wait(iterator, dataset)
                 return iterator
             except BaseException as error:
@@ -300,14 +297,14 @@ class Pipeline:
 
         return iterate
 
-    def _changed(self, dataset: Any, place: object) -> Any:
+    def _changed(self, dataset: Any, position: object) -> Any:
         lane = self._joined()
-        trains = self.reads.trains_from(dataset, place)
+        trains = self.reads.trains_from(dataset, position)
         begins = trains or (trains is None and not self._loop.sources.reads)
         if begins and lane is not None and lane.measures_this_thread:
             for name, value in lane.begin_pending(knob.name for knob in BY_TFMON).items():
                 self._values[name] = value
-                if value == self._own.get(name):
+                if value == self._script_settings.get(name):
                     del self._values[name]
         if trains is False:
             return dataset
@@ -325,7 +322,7 @@ class Pipeline:
         return made[1]
 
     def _may_cut(self, lane: Lane | None, dataset: Any) -> bool:
-        if BATCH_SIZE.name in self._own:
+        if BATCH_SIZE.name in self._script_settings:
             return True
         return not is_cut_by_map(dataset) and (lane is None or BATCH_SIZE.name not in lane.knobs)
 

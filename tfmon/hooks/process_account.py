@@ -1,4 +1,4 @@
-"""Samples the main thread for the account of this process."""
+"""Samples the main thread for the time account of this process."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _PARTS = {
 SAVERS = ("ModelCheckpoint", "BackupAndRestore", "SwapEMAWeights")
 MOST_TEXT = 100
 LATE_NS = 1_000_000_000
-"""An older sample does not stand for the time since then."""
+"""An older sample does not represent the time since then."""
 
 
 _begun_in = 0
 
 
 def begin_process() -> None:
-    """Start the account of this process once."""
+    """Start the account of this process, once."""
     global _begun_in  # noqa: PLW0603 - state of the process
     if _begun_in == os.getpid():
         return
@@ -45,7 +45,7 @@ def begin_process() -> None:
 
 
 def begin_block() -> StackSampler:
-    """Start the account of a watched block, and return its sampler."""
+    """Start the account of a watched block, and return the sampler."""
     global _begun_in
     _begun_in, sampler = os.getpid(), StackSampler()
     account.begin(lane_clock.now_ns(), lane_clock.now_ns())
@@ -69,7 +69,7 @@ def _sampled(sampler: StackSampler) -> Iterator[Sampled]:
 
 
 def part_of(reason: str) -> tuple[str, str]:
-    """Return group and name of time outside steps."""
+    """Return group and name of the time outside steps."""
     callback = reason.removeprefix("callback ")
     if callback != reason:
         return (groups.SAVING if callback in SAVERS else groups.CALLBACKS), callback

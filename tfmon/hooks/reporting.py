@@ -18,7 +18,7 @@ MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
 
 
 class ScriptReporter(Reporter):
-    """Sends events. Thread: any; holding `lock` keeps others out."""
+    """Sends events. Thread: any; `lock` excludes other threads."""
 
     def __init__(self, fd: int, ended: Callable[[], object]) -> None:
         super().__init__(fd, end=self.end)
@@ -35,14 +35,14 @@ class ScriptReporter(Reporter):
         return not self.closed and super().offer(*events, later=later)
 
     def close(self) -> None:
-        """Wait at most a second for unsent data."""
+        """Stop sending, after at most a second for unsent data."""
         with self.lock:
             if not self.closed:
                 self.drain(timeout_s=1.0)
             self.closed = True
 
     def abandon(self) -> None:
-        """Stop in a forked child, which lacks the lock's thread."""
+        """Stop sending in a forked child, and replace a lock that may be held forever."""
         self.lock, self.closed = threading.RLock(), True
 
     def end(self, _code: int = 0) -> None:
@@ -52,7 +52,7 @@ class ScriptReporter(Reporter):
 
 
 def stacks(first: int) -> StackReported:
-    """Return stacks as `faulthandler`, starting with thread `first`."""
+    """Return the stacks of all threads, thread `first` first, in the format of `faulthandler`."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
     lines: list[str] = []

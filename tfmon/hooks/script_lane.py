@@ -1,4 +1,4 @@
-"""A lane that is a user's process. It handles requests between steps."""
+"""A lane that is a user's process, and handles requests between steps."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from tfmon.hooks.patches import hooks
 from tfmon.hooks.reporting import ScriptReporter, stacks
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, LaneFailed
-from tfmon.model.lane_state import PAUSED, WARMING_UP
+from tfmon.model.lane_events import PAUSED, PROTOCOL, WARMING_UP, Built, Hello, LaneFailed
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.script_events import (
     DefaultsResolved,
@@ -46,8 +45,10 @@ from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
 
 ENDING = "ending"
-"""After a request to end, the lane no longer waits for its slice."""
+"""Mark of windows after a request to end, which ignore slices."""
 OTHER_THREADS = "several threads train at once, and the first alone is counted; not"
+LOOK_NS = 1_000_000_000
+"""Interval of the search for causes, which takes 0.3 ms."""
 EXIT_S = 0.5
 """Maximum delay of `os._exit`."""
 
@@ -72,20 +73,17 @@ class Lane:
         self._life = ThreadLife()
         self._life.begin()
         account.thread = self._thread
-        self._others: dict[int, str] = {}
-        """Places of threads that train unmeasured."""
+        self._unmeasured_threads: dict[int, str] = {}
         self._ends, self._pid = False, os.getpid()
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
-        """Ends the current step."""
         self.look: Callable[[], object] = list
-        """Checks for slow input."""
         self._objects = ObjectGrowth()
+        self._look_ns = 0
         self._say_hello()
         start_inbox(pipes.knob_fd, self._deliver, self._release, end=self._end_waits, start=start_hidden)
         self.leaving: Callable[[], object] = list
-        """Counts everything not counted yet."""
         self._at_exit = hooks.guard(self._leave)
         atexit.register(self._at_exit)
         self._exit, self._hook = os._exit, self._exit_at_once
@@ -97,22 +95,24 @@ class Lane:
         return threading.get_ident() == self._thread and not self.reporter.closed
 
     def claims_thread(self) -> bool:
-        """Return whether the calling thread is measured. It may replace an ended one."""
+        """Return whether the calling thread is measured. It may replace an ended thread."""
         ident = threading.get_ident()
         if self._life.over:
             self._thread = account.thread = ident
             self._life.begin()
-        if not self.measures_this_thread and ident not in self._others:
-            self._others[ident] = line_now()
-            self.cannot_know("threads", f"{OTHER_THREADS}: {'; '.join(dict.fromkeys(self._others.values()))}")
+        if not self.measures_this_thread and ident not in self._unmeasured_threads:
+            self._unmeasured_threads[ident] = line_now()
+            self.cannot_know(
+                "threads", f"{OTHER_THREADS}: {'; '.join(dict.fromkeys(self._unmeasured_threads.values()))}"
+            )
         return self.measures_this_thread
 
     def _say_hello(self) -> None:
         now_ns, send = time.monotonic_ns(), self.reporter.send
-        python, unlike = platform.python_version(), differences(os.environ)
+        python, changed = platform.python_version(), differences(os.environ)
         send(
             Hello(
-                at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True, unlike=unlike
+                at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True, unlike=changed
             )
         )
         self.device, missing, loaded = libraries.find(self.device)
@@ -131,7 +131,6 @@ class Lane:
         signal.raise_signal(signal.SIGINT)
 
     def _release(self, reason: str) -> None:
-        """A thread of tfmon has died."""
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
             self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
@@ -146,12 +145,12 @@ class Lane:
         """Report why a value stays unknown."""
         self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
 
-    def tell_step(self, text: str, traits: Iterable[str]) -> None:
+    def describe_step(self, text: str, traits: Iterable[str]) -> None:
         """Report the meaning of a step, and its traits."""
         traits = (*traits, *libraries.traits())
         self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text, traits=traits))
 
-    def tell_input(self, traits: Iterable[str]) -> None:
+    def describe_input(self, traits: Iterable[str]) -> None:
         """Report the traits of the input."""
         self.reporter.send(InputDescribed(at_ns=time.monotonic_ns(), traits=tuple(traits)))
 
@@ -184,7 +183,7 @@ class Lane:
         return value
 
     def begin_step(self, at_ns: int | None = None) -> bool:
-        """Begin a step when the lane may train. Return whether it was paused."""
+        """Begin a step when the lane may train. Return whether the lane was paused."""
         if self.meter.stopped_ns:
             self.meter.start_clock(at_ns)
         paused = at_ns is None and self.obey()
@@ -209,9 +208,11 @@ class Lane:
         if self._ends:
             self.meter.clock.marks.add(ENDING)
         self._report_uses()
-        self._look()
-        self._objects.look(self.meter.clock.done)
-        causes.tell(self.reporter)
+        if (now_ns := lane_clock.now_ns()) >= self._look_ns:
+            self._look_ns = now_ns + LOOK_NS
+            self._look()
+            self._objects.look(self.meter.clock.done)
+            causes.report(self.reporter)
         if account.due():
             self.reporter.send(account.report())
         feed = self.meter.feed
@@ -228,7 +229,7 @@ class Lane:
             self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
 
     def _deliver(self, request: Request) -> None:
-        """Thread: the inbox's."""
+        """Thread: inbox."""
         if isinstance(request, Stop):
             self._end_waits()
             return
@@ -246,12 +247,12 @@ class Lane:
                     self._handle(request)
             paused = self.control.slices.paused and self.meter.warm
             if not paused or self._ends or self.reporter.closed:
-                return  # nobody could resume it
+                return
             lane_clock.pause(self._mailbox.wait)
 
     def _handle(self, request: Request) -> None:
         if isinstance(request, Run | RunSlice | Pause) and not self.meter.warm:
-            return  # sent to the lane's previous process
+            return  # a request to the lane's previous process
         if isinstance(request, SetKnob):
             self._set_knob(request)
         else:
@@ -280,7 +281,7 @@ class Lane:
         return {name: request.value for name, request in pending.items()}
 
     def leave(self) -> None:
-        """Send the rest, and stop being a lane."""
+        """Send all unsent data, and end the lane."""
         self._at_exit()
         atexit.unregister(self._at_exit)
         if os._exit is self._hook:
@@ -299,7 +300,7 @@ class Lane:
         with self.reporter.lock:
             self.meter.send_rest()
             self._report_uses()
-            causes.tell(self.reporter, all_of_them=True)
+            causes.report(self.reporter, all_of_them=True)
             self.reporter.send(account.report(last=True))
         control = self.control
         granted = None if self._granted is control.reported else self._granted
@@ -310,7 +311,7 @@ class Lane:
         self.reporter.close()
 
     def _exit_at_once(self, status: int) -> NoReturn:
-        """The timeout is needed because interrupted code may hold a lock."""
+        """Leave with a timeout, because interrupted code may hold a lock."""
         if os.getpid() == self._pid:
             sent = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Reads the script's loops, and keeps the lines that make layers and callbacks."""
+"""Reads the script's loops, and records the lines that make layers and callbacks."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _made: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictiona
 
 
 def patch_makers(keras: Any) -> None:
-    """Note the lines that make layers and callbacks."""
+    """Start to record the lines that make layers and callbacks."""
     hooks.replace(keras.layers.Layer, "__new__", hooks.around(_makes))
     hooks.replace(keras.callbacks.Callback, "__init__", hooks.around(_makes))
 
 
 def namespaces(keras: Any) -> list[Any]:
-    """Return Keras, and what `tf.keras` is."""
+    """Return the namespaces `keras` and `tf.keras`."""
     return [keras, *filter(None, [getattr(getattr(keras, "_tf_keras", None), "keras", None)])]
 
 
 def _makes(made: object, *_args: object, **_more: object) -> Around:
     layer = yield None
     frame = users_frame()
-    with contextlib.suppress(Exception):  # a class of the script may define its own hash
+    with contextlib.suppress(Exception):  # a class of the script may define a hash
         _made[made if layer is None else layer] = frame.f_code.co_filename, frame.f_lineno
 
 
@@ -45,7 +45,10 @@ def made_layers() -> list[Any]:
 def layer_of(variable: Any) -> Any:
     """Return a variable's layer."""
     variables = ((layer, getattr(layer, "_trainable_variables", ())) for layer in _made)
-    return next((one for one, its in variables if any(w is variable or _inner(w) is variable for w in its)), None)
+    return next(
+        (layer for layer, weights in variables if any(w is variable or _inner(w) is variable for w in weights)),
+        None,
+    )
 
 
 def _inner(variable: Any) -> Any:
@@ -54,7 +57,7 @@ def _inner(variable: Any) -> Any:
 
 def line_that_made(made: Any) -> str:
     """Return the line that made a layer or callback."""
-    with contextlib.suppress(KeyError, TypeError):  # one without a hash
+    with contextlib.suppress(KeyError, TypeError):
         return line_at(*_made[made])
     return ""
 
@@ -72,7 +75,7 @@ def line_in_loop() -> str:
 
 def line_of_stack(stack: list[Any]) -> str:
     """Return the script's innermost line."""
-    frame = next((one for one in reversed(stack) if is_users(one.filename)), None)
+    frame = next((candidate for candidate in reversed(stack) if is_users(candidate.filename)), None)
     return line_at(frame.filename, frame.lineno) if frame is not None else ""
 
 
@@ -80,7 +83,7 @@ def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
     """Return the Python loop around an operation."""
     for frame in reversed(stack):
         if frame.filename.endswith("/func_graph.py") and frame.name == "func_graph_from_py_func":
-            return None  # the frames before it called the function
+            return None  # the outer frames called the function
         if is_users(frame.filename) and (number := _loop_at(frame.filename, frame.lineno)):
             return frame.filename, number
     return None

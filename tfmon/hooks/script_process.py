@@ -1,4 +1,4 @@
-"""The state of tfmon in a process. The first process that trains is the lane."""
+"""The state of tfmon in a process. The first process that trains becomes the lane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tfmon.model.lane_events import FromLane
 
 FEW_PARTS = 16
-"""Fit in one atomic write."""
+"""Parts that fit into one atomic write."""
 
 
 class Process:
@@ -36,22 +36,21 @@ class Process:
         self._lane: Lane | None = None
         self._refused = False
         self._forked = False
-        """Whether this forked child has not trained."""
         self.restored: tuple[int, str] | None = None
-        """Epochs before the first `fit`, and backup folder."""
+        """Epochs before the first `fit`, and the backup folder."""
         self.steps_in_call: int | None = None
         """Requested steps per call of `fit`."""
         self.begin()
 
     def begin(self) -> None:
-        """Start again, without hooks."""
+        """Reset all state except the lane."""
         self.steps = StepMachine(self._join_loop)
         self.tensorflow: TensorFlowHooks | None = None
         self.pipeline: Pipeline | None = None
         self.fit: Any = None
 
     def join(self) -> Lane | None:
-        """Return the lane of this process, if possible. The calling thread is measured."""
+        """Make this process the lane, and measure the calling thread, if possible. Return the lane."""
         if self._forked:
             pipes, self._forked = read_pipes(os.environ), False
             if pipes is not None and is_open(pipes):
@@ -65,11 +64,11 @@ class Process:
         return self._lane
 
     def joined(self) -> Lane | None:
-        """Return this process's lane, or None."""
+        """Return the lane of this process, if any."""
         return self._lane
 
     def leave(self) -> None:
-        """End the lane. The process may become one again."""
+        """End the lane. The process may become a lane again."""
         with self._lock:
             lane, self._lane, self._refused = self._lane, None, False
         if lane is not None:
@@ -85,7 +84,7 @@ class Process:
         _write(pipes, account.report(last=True, most=FEW_PARTS))
 
     def updater_of(self, optimizer: Any) -> Updater:
-        """Return a Keras optimizer's updater."""
+        """Return the updater of a Keras optimizer."""
         return (
             self.tensorflow.updater_of([optimizer])
             if self.tensorflow is not None
@@ -123,7 +122,7 @@ class Process:
         return Lane(pipes)
 
     def abandon(self) -> None:
-        """Stop in a forked child."""
+        """Stop reporting in a forked child."""
         if self._lane is not None:
             self._lane.reporter.abandon()
         self._lane, self._refused, self._forked = None, True, True
@@ -135,7 +134,7 @@ def _follow_forks() -> None:
 
 
 def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
-    """Report outside of the lane."""
+    """Report an unmeasured value without a lane."""
     from tfmon.model.script_events import NotMeasured
 
     _write(pipes, NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
@@ -144,7 +143,7 @@ def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
 def _write(pipes: LanePipes, event: FromLane) -> None:
     from tfmon.model.codec import encode_message
 
-    with contextlib.suppress(OSError):  # a short line is written whole
+    with contextlib.suppress(OSError):  # a short line is written atomically
         os.write(pipes.metric_fd, encode_message(event))
 
 

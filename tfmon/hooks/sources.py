@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from tfmon.hooks.counts import LOOP_IN_GRAPH, Given, examples_of, is_batched
+from tfmon.hooks.counts import LOOP_IN_GRAPH, GradientRows, examples_of, is_batched
 from tfmon.hooks.dataset_chain import chain_of
 from tfmon.hooks.inspection import line_now
 from tfmon.system.lane_clock import lane_clock
 
 Pull = tuple["BatchSource", frozenset[int]]
-"""An iterator, and possible batch sizes."""
+"""An iterator, and the possible batch sizes."""
 
 
 def nothing(*_: object) -> None:
@@ -33,59 +33,59 @@ class BatchSource:
         self.over = self.trained = False
         self.pulls = self.strange = self.steps = self.began_ns = self.first_ns = self.wait_ns = 0
         self.anew = ""
-        """Line that makes one in each step."""
+        """Line that makes such an iterator in each step, or empty."""
         self.last_step = -2
 
     @property
     def open(self) -> bool:
-        """Whether it may still be pulled from."""
+        """Whether more batches may follow."""
         return not self.over and self.ref() is not None
 
 
 class SeenStep:
     """Observations of a step. Units: ns."""
 
-    __slots__ = ("alike", "began_ns", "begun", "due", "fed", "given", "in_graph", "loss", "mark", "updated_ns",
-                 "updates")  # fmt: skip
+    __slots__ = ("alike", "began_ns", "begun", "due", "fed", "gradient_rows", "in_graph", "loss", "mark",
+                 "updated_ns", "updates")  # fmt: skip
 
     def __init__(self) -> None:
         self.begun = self.in_graph = False
         self.began_ns = self.updated_ns = 0
         self.fed: list[BatchSource] = []
-        self.given: Counter[Given] = Counter()
+        self.gradient_rows: Counter[GradientRows] = Counter()
         self.updates = self.due = 0
         self.loss: Any = None
         self.mark: object = None
         self.alike: object = None
-        """The maker of the last update, if bundled."""
+        """Function or optimizer of the last update, if steps may be bundled."""
 
     def examples(self, pulled: Counter[Pull]) -> int | str:
-        """Return the uncounted examples, or why they are unknown."""
+        """Return the examples that the feed does not count, or why they are unknown."""
         if self.in_graph:
             return 0
-        return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.given, self.updates)
+        return LOOP_IN_GRAPH if self.due > 1 else examples_of(pulled, self.gradient_rows, self.updates)
 
     def of_one_batch(self, pulled: Counter[Pull]) -> object:
-        """Return the maker of the only update, if the step has one batch."""
-        read, given = [*pulled.elements()], [*self.given.elements()]
-        if self.in_graph or not self.updates == self.due == len(given) == 1 or len(read) != len(self.fed):
+        """Return the mark of the only update, if the step has a single batch."""
+        read, gradients = [*pulled.elements()], [*self.gradient_rows.elements()]
+        if self.in_graph or not self.updates == self.due == len(gradients) == 1 or len(read) != len(self.fed):
             return None
-        sizes = read[0][1] if len(read) == 1 else frozenset() if read else frozenset(given[0])
-        return self.mark if len(sizes) == 1 and given[0] and sizes == {given[0][0]} else None
+        sizes = read[0][1] if len(read) == 1 else frozenset() if read else frozenset(gradients[0])
+        return self.mark if len(sizes) == 1 and gradients[0] and sizes == {gradients[0][0]} else None
 
 
 class Past:
-    """Possible parts of a round."""
+    """Sums over steps that may be parts of one round."""
 
     def __init__(self) -> None:
         self.steps = self.examples = 0
         self.pulled: Counter[Pull] = Counter()
-        self.given: Counter[Given] = Counter()
+        self.gradient_rows: Counter[GradientRows] = Counter()
 
-    def add(self, pulled: Counter[Pull], given: Counter[Given], examples: int) -> None:
+    def add(self, pulled: Counter[Pull], gradient_rows: Counter[GradientRows], examples: int) -> None:
         """Add a step."""
         self.pulled.update(pulled)
-        self.given.update(given)
+        self.gradient_rows.update(gradient_rows)
         self.steps += 1
         self.examples += examples
 
@@ -96,12 +96,11 @@ class Sources:
     def __init__(self) -> None:
         self.pulled: Counter[Pull] = Counter()
         self.making: dict[BatchSource, int] = {}
-        """Times to make each step's iterators."""
+        """Time to make each new iterator."""
         self.main: BatchSource | None = None
-        """Its end ends an epoch."""
+        """The iterator whose end ends the epoch."""
         self._known: dict[int, BatchSource] = {}
         self._made: weakref.WeakKeyDictionary[Any, dict[Hashable, BatchSource]] = weakref.WeakKeyDictionary()
-        """Latest iterator of each dataset, by place."""
 
     @property
     def reads(self) -> object:
@@ -114,47 +113,47 @@ class Sources:
         rows = {source: next(iter(rows)) if len(rows) == 1 else 0 for source, rows in self.pulled}
         return tuple((source.ref(), count) for source, count in rows.items())
 
-    def of(self, iterator: object) -> BatchSource:
-        """Return a source. A first pull removes ended ones."""
+    def source_of(self, iterator: object) -> BatchSource:
+        """Return the source of an iterator. Ended sources are removed."""
         source = self._known.get(id(iterator))
         if source is not None and source.ref() is iterator:
             return source
-        for key in [key for key, one in self._known.items() if not one.open]:
+        for key in [key for key, source in self._known.items() if not source.open]:
             del self._known[key]
         source = self._known[id(iterator)] = BatchSource(iterator)
         return source
 
-    def earlier(self, dataset: Any, place: Hashable) -> BatchSource | None:
-        """Return the last one-batch iterator made here, whose dataset must be freed."""
-        for depth, one in enumerate(chain_of(dataset)):
-            if (source := self._made.get(one, {}).get((place, depth))) is not None:
+    def earlier(self, dataset: Any, position: Hashable) -> BatchSource | None:
+        """Return the previous iterator from this position, if it gave a single batch."""
+        for depth, node in enumerate(chain_of(dataset)):
+            if (source := self._made.get(node, {}).get((position, depth))) is not None:
                 alike = source.pulls - source.over == 1 and (not depth or source.dataset() is None)
                 return source if alike else None
         return None
 
-    def made(self, iterator: object, dataset: Any, place: Hashable, began_ns: int) -> None:
+    def made(self, iterator: object, dataset: Any, position: Hashable, began_ns: int) -> None:
         """Record an iterator made since `began_ns`."""
-        earlier, source = self.earlier(dataset, place), self.of(iterator)
+        earlier, source = self.earlier(dataset, position), self.source_of(iterator)
         source.dataset = weakref.ref(dataset)
         if earlier is not None:
             source.trained, source.last_step = earlier.trained, earlier.last_step
             self.making[source] = lane_clock.now_ns() - began_ns
             source.anew = earlier.anew or line_now()
-        for depth, one in enumerate(chain_of(dataset)):
-            self._made.setdefault(one, {})[place, depth] = source
+        for depth, node in enumerate(chain_of(dataset)):
+            self._made.setdefault(node, {})[position, depth] = source
 
     def received(self, source: BatchSource, rows: frozenset[int]) -> None:
         """Record a batch with its possible sizes."""
-        if all(one is not source for one, _ in self.pulled):
+        if all(pulled is not source for pulled, _ in self.pulled):
             source.wait_ns = self.making.pop(source, 0)
             source.first_ns = source.began_ns - source.wait_ns
         self.pulled[source, rows] += 1
         source.wait_ns += lane_clock.now_ns() - source.began_ns
 
     def feed(self, step: int) -> list[BatchSource]:
-        """Return the sources of a step's first update, and drop inspected ones.
+        """Return the sources of a step's first update.
 
-        If one is known, others count after two consecutive steps, as do iterators that each step makes and frees.
+        If a source has trained before, other sources count after two consecutive steps.
         """
         for source, rows in list(self.pulled):
             if not (source.open or source.trained or source.last_step == step - 1):
@@ -162,11 +161,11 @@ class Sources:
                 del self.pulled[source, rows]
         sources = list(dict.fromkeys(source for source, _ in self.pulled))
         known = any(source.trained for source in sources) or (step > 0 and self.main is None)
-        fed = [one for one in sources if one.trained or not known or one.last_step == step - 1]
+        fed = [source for source in sources if source.trained or not known or source.last_step == step - 1]
         for source in sources:
             source.last_step = step
         if not fed:
-            self.pulled.clear()  # a loop that reads nothing has validated
+            self.pulled.clear()
         elif self.main is None or not self.main.open:
             self.main = fed[0]
         return fed

@@ -1,7 +1,7 @@
 """Samples the main thread's stack, mainly outside of steps, for the account.
 
-It runs before tfmon is loaded, so it imports only loaded modules. The time before a sample belongs to its line: a
-waiting thread gets the interpreter's lock right after the call that kept it.
+The module runs before tfmon is loaded, so it imports only loaded modules. The time before a sample belongs to the
+sampled line: the sampler gets the interpreter's lock right after the call that kept it.
 """
 
 import os
@@ -14,25 +14,24 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SHORTEST_S, LONGEST_S, SHARE = 0.02, 0.25, 0.005
-"""Limits of the interval, and its share of the time. A sample takes 0.05 ms."""
+"""Limits of the interval, and share of the time. A sample takes 0.05 ms."""
 IN_STEPS_S = 1.0
-"""Interval in steps."""
+"""Interval during steps, in s."""
 MOST = 10_000
 STARTERS = frozenset(("jax", "keras", "numpy", "tensorflow", "tf_keras", "torch"))
-"""Their first import starts the thread."""
+"""Libraries whose first import starts the sampler."""
 _STANDARD = os.path.dirname(os.__file__)
 _TFMON = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 TFMON, IMPORTS, ADAPT, BATCH, BUILD, LOAD, SAVE = "tfmon", "imports", "adapt", "batch", "build", "load", "save"
 
 
 class StackSampler:
-    """The lines of one thread. Thread: any."""
+    """The sampled lines of one thread. Thread: any."""
 
     def __init__(self) -> None:
         self.began_ns = time.monotonic_ns()
         self.now_ns = time.monotonic_ns
         self.until_ns = self.began_ns
-        """Time of the last sample."""
         self._seen: list[tuple[int, int, str, str, int]] = []
         self._steps = allocate_lock()
         self._in_steps = False
@@ -70,7 +69,7 @@ class StackSampler:
                     steps.release()
                     self.until_ns = self.now_ns()
                     continue
-                # A variable with a frame would keep the script's objects alive.
+                # A variable would keep a frame's objects alive.
                 if self._thread not in sys._current_frames():
                     return
                 now_ns, seen = self.now_ns(), self._seen
@@ -87,9 +86,9 @@ class StackSampler:
 
 
 def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
-    """Return the kind of work, and the file and line of the script that does it.
+    """Return the kind of work, and the script's file and line.
 
-    The file is empty if no frame was found. The stack can change meanwhile.
+    The file is empty if the stack has no frame of the script. The stack can change meanwhile.
     """
     kind, inner, at = "", "", frame
     while at is not None:
@@ -109,7 +108,7 @@ def what_runs(frame: "FrameType | None") -> tuple[str, str, int]:
 
 
 def is_users(file: str) -> bool:
-    """Return whether a file is of the script."""
+    """Return whether a file belongs to the script."""
     elsewhere = "-packages" in file or "__autograph_generated_file" in file
     return not (elsewhere or file.startswith((_STANDARD, "<", _TFMON)))
 

@@ -1,7 +1,4 @@
-"""Finds why the training step itself is slow, and estimates the share.
-
-An embedding's update is compared with an addition, and an eager step with its multiplications.
-"""
+"""Finds why the training step itself is slow, and estimates the cost."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ CALIBRATION = 4_000_000
 _PASSES = {"Adam": 12, "AdamW": 13, "Nadam": 14, "Adamax": 10, "RMSprop": 9, "Adagrad": 7, "Lion": 8, "SGD": 4}
 """Operations on all rows. Source: Keras 3.15, `update_step`."""
 FLOPS_OF_WEIGHT, FLOPS_PER_NS, POSITIONS = 6, 10.0, 400
-"""Per weight and example; speed of a slow core; filter positions if unknown."""
+"""Operations per weight and example, speed of a slow core, and assumed filter positions."""
 LEAST_SLOWDOWN = 1.2
 FILES.add(__file__)
 
@@ -48,25 +45,23 @@ class StepCauses:
         self._settled = 0, 0, time.monotonic_ns(), _cpu_ns()
         self._steps, self._wall_ns, self._idle = 0, 0.0, 0.0
         self._traced_ns = 0
-        """Unsettled time of traces with first runs."""
         self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._in_loop: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._eagerly = self._policy = ""
         self.rows = 0
         self.fitted: Callable[[], Any] = nothing
-        """Returns the last fitted model."""
 
     def made_in_loop(self) -> str:
-        """Return the line in a loop that made the fitted model."""
+        """Return the line in a loop that makes the fitted model."""
         model = self.fitted()
         return "" if model is None else self._in_loop.get(model, "")
 
     def install(self, tensorflow: Any) -> None:
-        """Note the line that runs functions eagerly."""
+        """Record the line that runs functions eagerly."""
         hooks.replace(tensorflow.config, "run_functions_eagerly", hooks.around(self._note_eagerly))
 
     def patch(self, keras: Any) -> None:
-        """Note lines that compile, make layers and callbacks, or set policies."""
+        """Record the lines that compile, make layers and callbacks, or set policies."""
         owner = next(kind for kind in keras.Model.__mro__ if "compile" in kind.__dict__)
         hooks.replace(owner, "compile", hooks.around(self._note))
         for each in namespaces(keras):
@@ -89,22 +84,24 @@ class StepCauses:
         self._policy = line_now()
 
     def add(self, seen: Observation, share: Callable[[float], float]) -> None:
-        """Add a cause. `share` gets the processor time of a step."""
-        self._shares = [(one, other) for one, other in self._shares if one is not seen]
+        """Add a cause. `share` returns the share of a step with this processor time."""
+        self._shares = [(cause, other) for cause, other in self._shares if cause is not seen]
         self._shares.append((seen, share))
 
-    def takes(self, one: Observation) -> None:
-        """Report a cause by `of_step`."""
-        seen = causes.saw(one.cause, one.place, subject=one.subject, what=one.what, count=0)
-        seen.figures = one.figures
-        self.add(seen, lambda _step_ns: one.figures["of_step"])
+    def takes(self, observation: Observation) -> None:
+        """Report a cause whose share is the figure `of_step`."""
+        seen = causes.saw(
+            observation.cause, observation.line, subject=observation.subject, what=observation.what, count=0
+        )
+        seen.figures = observation.figures
+        self.add(seen, lambda _step_ns: observation.figures["of_step"])
 
     def settle(self, called_ns: int, steps: int) -> None:
-        """Add the new time to the causes, by shares of the processor time. `called_ns`: without input."""
+        """Add the time since the last call to the causes, by share. `called_ns`: time without input."""
         before, now = self._settled, (called_ns, steps, time.monotonic_ns(), _cpu_ns())
         self._settled, self._steps = now, steps
         time_ns, more, passed_ns = now[0] - before[0], now[1] - before[1], now[2] - before[2]
-        # `fit` contains the trace; in a loop it may come before.
+        # Only `fit` contains the trace.
         time_ns -= self._traced_ns if self._traced_ns < time_ns else 0
         self._traced_ns = 0
         if more <= 0 or time_ns <= 0 or passed_ns <= 0:
@@ -119,13 +116,13 @@ class StepCauses:
             seen.count = max(seen.count, 1)
             seen.changed = True
 
-    def runs_eagerly(self, place: str, variables: Iterable[Any], model: Any = None) -> None:
+    def runs_eagerly(self, line: str, variables: Iterable[Any], model: Any = None) -> None:
         """Report that steps run eagerly."""
         if logs_operations():
             return
         keras = model is not None and model.run_eagerly
-        line = (self._made.get(model) if keras and not self._eagerly else self._eagerly) or place
-        seen = causes.saw("step_eager", line, subject="the step", count=0)
+        cause_line = (self._made.get(model) if keras and not self._eagerly else self._eagerly) or line
+        seen = causes.saw("step_eager", cause_line, subject="the step", count=0)
         flops = FLOPS_OF_WEIGHT * sum(map(_multiplications, variables))
 
         def share(step_ns: float) -> float:
@@ -136,19 +133,19 @@ class StepCauses:
         self.add(seen, share)
 
     def traced(self, function: Any, took_ns: int, rows: int = 0) -> None:
-        """Search a training graph."""
+        """Search a training graph for causes."""
         self.rows = rows or self.rows
         self._traced_ns += took_ns
         model = self.fitted()
         compiled = self._made.get(model, "") if model is not None else ""
         for part in parts_of(function.graph, rows):
-            place = part.place or line_now()
-            if part.cause == "step_metrics" and model is not None and place.startswith(line_now()):
-                place = compiled or place
+            line = part.line or line_now()
+            if part.cause == "step_metrics" and model is not None and line.startswith(line_now()):
+                line = compiled or line
             if part.cause == "step_16_bits":
-                self._of_16_bits(part, place)
+                self._of_16_bits(part, line)
                 continue
-            seen = causes.saw(part.cause, place, subject=part.subject, what=part.what, count=0)
+            seen = causes.saw(part.cause, line, subject=part.subject, what=part.what, count=0)
             seen.figures |= part.figures
             if part.traced:
                 self._starts(seen, round(part.traced * took_ns))
@@ -166,34 +163,32 @@ class StepCauses:
         return 0.0
 
     def _augments(self, seen: Observation, share: float, _step_ns: float) -> float:
-        # The step may leave processors idle.
         seen.figures["gain"] = 1.0 if _has_gpu() else min(1.0, self._idle / share)
         return share
 
-    def _of_16_bits(self, part: GraphPart, place: str) -> None:
+    def _of_16_bits(self, part: GraphPart, line: str) -> None:
         if not may_compute():
             return
         slower = 1.0 if _has_gpu() else _slowdown_in(part.subject, convolves=bool(part.figures["convolves"]))
         if slower >= LEAST_SLOWDOWN:
             what = f"{slower:.1f} times slower than float32 on this CPU"
-            seen = causes.saw(part.cause, self._policy or place, subject=part.subject, what=what, count=0)
+            seen = causes.saw(part.cause, self._policy or line, subject=part.subject, what=what, count=0)
             seen.figures["gain"] = 1.0 - 1.0 / slower
             self.add(seen, lambda _step_ns: part.share)
 
     @staticmethod
     def _starts(seen: Observation, cost_ns: int) -> None:
-        """Reported even if no step begins."""
         seen.count, seen.kept = 1, True
         seen.figures["of_start"] = seen.figures.get("of_start", 0.0) + cost_ns
         causes.add(seen, cost_ns)
 
     def applies(self, optimizer: Any, gradients: Any, variables: Any = None) -> None:
-        """Report tables whose rows are all updated despite sparse gradients."""
+        """Report tables of which an optimizer updates all rows, despite sparse gradients."""
         if not may_compute():
             return
         inner = getattr(optimizer, "inner_optimizer", None) or optimizer
         passes = _PASSES.get(type(inner).__name__, 0)
-        shapes = {tuple(one.shape) for one in getattr(inner, "variables", ())}
+        shapes = {tuple(variable.shape) for variable in getattr(inner, "variables", ())}
         for gradient, table in zip(gradients, variables or inner._trainable_variables, strict=False):
             sparse = hasattr(gradient, "dense_shape") and hasattr(gradient, "indices")
             shape = tuple(table.shape) if sparse and passes else ()
@@ -227,17 +222,17 @@ def _multiplications(variable: Any) -> float:
     if len(shape) < 2 or "embedding" in str(variable.name):
         return 0.0
     layer, times = layer_of(variable), [POSITIONS if len(shape) > 2 else 1]
-    with contextlib.suppress(AttributeError, ValueError):  # a layer that is called in several places
-        times = [math.prod(one or 1 for one in tensor.shape[1:-1]) for tensor in (layer.input, layer.output)]
+    with contextlib.suppress(AttributeError, ValueError):
+        times = [math.prod(size or 1 for size in tensor.shape[1:-1]) for tensor in (layer.input, layer.output)]
     return float(math.prod(shape) * max(times))
 
 
 def _rows_of(gradient: Any) -> tuple[int, int]:
-    """Return the number of indices, and whether per example."""
+    """Return the number of indices, and 1 if it is per example."""
     if gradient.indices.shape[0]:
         return int(gradient.indices.shape[0]), 0
     made_of = next(iter(gradient.indices.op.inputs), gradient.indices)
-    return math.prod(one or 1 for one in (made_of.shape[1:] if made_of.shape.rank else ())), 1
+    return math.prod(size or 1 for size in (made_of.shape[1:] if made_of.shape.rank else ())), 1
 
 
 def _has_gpu() -> bool:
@@ -283,7 +278,7 @@ def _cpu_ns() -> tuple[int, int]:
 
 
 def _normal(before: tuple[int, int], now: tuple[int, int]) -> float:
-    """Return the time on an idle machine."""
+    """Return the processor time between two readings of `_cpu_ns`."""
     thread_ns, process_ns = now[0] - before[0], now[1] - before[1]
     return max(1.0, thread_ns, process_ns / (os.cpu_count() or 1))
 

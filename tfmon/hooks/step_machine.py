@@ -1,9 +1,8 @@
 """Finds where steps of a training loop begin and end, from pulls of batches and updates.
 
 A step is an update of the weights, or one round of several optimizers. It ends before the next pull of an iterator
-that the loop trains from, or before the next update. A pull of another iterator (second input, or validation) ends
-the
-step with its last update.
+that the loop trains from, or before the next update. A pull of another iterator (second input, or validation)
+ends the step with its last update.
 
 The next state by state and event; `!` means that a step ends and is reported:
 
@@ -15,11 +14,10 @@ The next state by state and event; `!` means that a step ends and is reported:
 
 - `outside`: no step is under way. An update begins a step with the pull of its batch.
 - `reading`: a step has begun, and has no update.
-- `part`: an update of a round was made that does not complete it. The table has the update that does.
+- `part`: an update was made that does not complete the round. The table shows the update that does.
 - `updated`: the update was made. The step lasts until an event ends it.
 - `own pull` is of an iterator that fed an update before. `leave` is the start of a call with another observer,
-such as
-  `fit`, or the end of the loop.
+  such as `fit`, or the end of the loop.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks import meter
 from tfmon.hooks.alike_steps import Bundle
-from tfmon.hooks.counts import BOTH, BY_HAND, Given
+from tfmon.hooks.counts import BOTH, BY_HAND, GradientRows
 from tfmon.hooks.epochs import Epochs
 from tfmon.hooks.graph_marks import Mark
 from tfmon.hooks.inspection import rows_of
@@ -52,22 +50,18 @@ class StepMachine:
 
     def __init__(self, join: Callable[[], Lane | None]) -> None:
         self.off = False
-        """Not the lane, or the script reports."""
+        """Whether another process is the lane, or the script reports."""
         self.lane: Lane | None = None
         self._asides: dict[int, int] = {}
-        """How often each thread has stepped aside."""
         self.report = LoopReport()
         self._reported = False
         self._thread = 0
         self._claimed = False
-        """Until it updates, another thread may replace it."""
         self._life, self._taking = ThreadLife(), threading.Lock()
         self.trains: Callable[[object], None] = nothing
         """Called with each trained iterator."""
         self.all_seen: Callable[[], None] = nothing
-        """Called when all optimizers were seen."""
         self.variables: Callable[[], list[Any]] = list
-        """Returns the variables of the last gradient."""
         self._all_seen = False
         self._join = join
         self._steps = 0
@@ -80,7 +74,7 @@ class StepMachine:
         self.forget()
 
     def forget(self) -> None:
-        """Discard current and noted steps."""
+        """Discard the current step and bundled steps."""
         self.bundle, self.step = Bundle(), SeenStep()
         self.sources.pulled, self.sources.making = Counter(), {}
         self._pulling = self._updating = False
@@ -96,26 +90,26 @@ class StepMachine:
         else:
             self._cancel()
         self.lane.meter.stop_clock()
-        self.report.tell(self.lane, self.rounds, sure=True)
+        self.report.report_unknown(self.lane, self.rounds, sure=True)
 
     @property
     def aside(self) -> int:
-        """Above 0 while another observer follows this thread."""
+        """Above 0 while another observer follows the calling thread."""
         return self._asides.get(threading.get_ident(), 0) if self._asides else 0
 
     @property
     def steady(self) -> bool:
-        """Whether steps are known, without updates by hand."""
+        """Whether the steps are recognized, without updates by hand."""
         known = self.rounds.sure and self._steps >= SETTLED
         return known and not any(updater.by_hand for updater in self.rounds.updaters)
 
     @property
-    def mine(self) -> bool:
-        """Whether this thread trains, or none yet."""
+    def caller_may_train(self) -> bool:
+        """Whether the calling thread trains, or none yet."""
         return self.lane is None or threading.get_ident() == self._thread
 
     @property
-    def here(self) -> bool:
+    def watches_caller(self) -> bool:
         """Whether the calling thread is watched."""
         if self.off or self._updating or (self._asides and self.aside):
             return False
@@ -132,7 +126,9 @@ class StepMachine:
             return True
 
     def claims(self) -> bool:
-        """Return whether this thread, which updates, is followed."""
+        """Return whether the calling thread, which updates, is followed."""
+        if self._claimed and self._thread == threading.get_ident():
+            return True
         with self._taking:
             if self._claimed or self._thread != threading.get_ident():
                 return self._thread == threading.get_ident()
@@ -148,7 +144,7 @@ class StepMachine:
             self.lane.claims_thread()
 
     def step_aside(self) -> bool:
-        """Leave the loop to another observer. Return whether to call `come_back`."""
+        """Leave the calling thread to another observer. Return whether to call `come_back`."""
         if self.off and not self._reported:
             return False
         if self._claimed and threading.get_ident() != self._thread and not self._takes_over():
@@ -160,11 +156,11 @@ class StepMachine:
         return True
 
     def come_back(self) -> None:
-        """Watch again. Optimizers' counts start here."""
+        """Watch again, and restart the comparison with optimizers' counts."""
         self._asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
-        # Another thread must not touch the loop's counts.
+        # Only the loop's thread may change the counts.
         for updater in self.rounds.updaters if self._thread in (0, threading.get_ident()) else ():
             updater.rebase()
 
@@ -174,15 +170,15 @@ class StepMachine:
         self._begin_anew()
 
     def retire(self, *, reported: bool = False) -> None:
-        """Stop watching. If `reported`, until Keras has trained."""
+        """Stop watching. If `reported`, resume after a training of Keras."""
         self.off, self._reported = True, reported
         self.forget()
 
-    def making(self, dataset: object, place: Hashable) -> int:
-        """End the step if a new iterator begins each. Return the time, or 0."""
-        if self._pulling or self.bundle.busy or not self.here:
+    def making(self, dataset: object, position: Hashable) -> int:
+        """End the step, if steps make such iterators. Return the time, or 0 if unwatched."""
+        if self._pulling or self.bundle.busy or not self.watches_caller:
             return 0
-        earlier = self.sources.earlier(dataset, place)
+        earlier = self.sources.earlier(dataset, position)
         if earlier is not None and earlier.trained:
             self._catch_up()
             if self.step.due:
@@ -191,11 +187,11 @@ class StepMachine:
         return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
-        """Record a pull, and end the step before, if watched."""
-        if self._pulling or self.bundle.busy or not self.here:
+        """Record a pull, which may end a step. Return the source, if watched."""
+        if self._pulling or self.bundle.busy or not self.watches_caller:
             return None
         self._catch_up()
-        source = self.sources.of(iterator)
+        source = self.sources.source_of(iterator)
         if self.step.due:
             self._pull_after_step(source)
         elif self.lane is not None and not self.step.begun:
@@ -205,7 +201,7 @@ class StepMachine:
                 self.lane.meter.passes(meter.VALIDATION)
             source.strange += not source.trained
             if source.strange == VALIDATION_PULLS:
-                self.report.say(self.lane, VALIDATION, self.sources)
+                self.report.report_doing(self.lane, VALIDATION, self.sources)
         source.pulls += 1
         self._pulling = True
         source.began_ns = lane_clock.now_ns()
@@ -217,7 +213,7 @@ class StepMachine:
             self.bundle.receive(batch)
             return
         if threading.get_ident() != self._thread:
-            return  # another thread trains now
+            return
         self._pulling, retracing.smaller = False, None
         self.sources.received(source, rows_of(batch, batched=source.batched))
 
@@ -256,7 +252,11 @@ class StepMachine:
 
     def update_begins(self, updater: Updater | None = None) -> bool:
         """Record an update's start. Return whether it is watched."""
-        if (threading.get_ident() == self._thread and self.bundle.busy) or not self.here or not self.claims():
+        if (
+            (threading.get_ident() == self._thread and self.bundle.busy)
+            or not self.watches_caller
+            or not self.claims()
+        ):
             self.trains_unseen()
             return False
         if updater is not None and self.bundle.expects(updater):
@@ -270,12 +270,11 @@ class StepMachine:
         if not step.updates:
             step.fed = self.sources.feed(self._steps)
         if not step.begun:
-            # The step began with the pull of its first batch.
             step.began_ns = min((source.first_ns for source in step.fed), default=lane_clock.now_ns())
             self.lane.begin_step(step.began_ns)
             step.begun = True
             if self.report.doing != TRAINING:
-                self.report.say(self.lane, TRAINING, self.sources)
+                self.report.report_doing(self.lane, TRAINING, self.sources)
         if not step.updates:
             self.report.step_begins(self.lane, step, self.sources.main)
         self._updating = True
@@ -284,11 +283,11 @@ class StepMachine:
     def update_ends(
         self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
     ) -> None:
-        """Record an update. The loss is read later.
+        """Record the end of an update. The loss is read later.
 
         Args:
             calls: number of optimizer calls, which may be 0.
-            function: its maker, if it may be bundled.
+            function: function or optimizer, if its updates may be bundled.
         """
         assert self.lane is not None
         self._updating = False
@@ -311,7 +310,7 @@ class StepMachine:
             source.trained, source.strange = True, 0
         step.loss, step.mark = loss, mark or updater
         step.in_graph |= mark is not None and mark.pulls
-        step.due += rounds.plus(updater, updates)
+        step.due += rounds.add(updater, updates)
         if rounds.past.steps and rounds.leader is not None:
             self.report.merge(self.lane, rounds.take_past(), in_graph=step.in_graph)
         self.report.updated(
@@ -324,7 +323,7 @@ class StepMachine:
         )
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
-            ((rows, *_),) = step.given
+            ((rows, *_),) = step.gradient_rows
             self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
 
     def updated_by_hand(self) -> None:
@@ -350,14 +349,13 @@ class StepMachine:
         return missed
 
     def _catch_up(self) -> None:
-        """Report the noted steps."""
         bundle = self.bundle
         self.rounds.cut |= bundle.busy
         if bundle.begun_ns or bundle.next_pull is not None or bundle.next_function is not nothing:
             self.bundle = Bundle()
         if not bundle.begun_ns or self.lane is None:
             return
-        steps = bundle.tell(self.lane, self.rounds, self.report)
+        steps = bundle.report_steps(self.lane, self.rounds, self.report)
         self._steps += steps
         self.forget()
         self._pulling = not bundle.received
@@ -372,7 +370,7 @@ class StepMachine:
         if self.step.begun and self.lane is not None:
             self.lane.meter.cancel_step()
             self.step.begun = False
-            self.step.alike = None  # the first step of the next epoch is not one of many
+            self.step.alike = None
 
     def _end_in_batch(self) -> None:
         alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
@@ -391,11 +389,11 @@ class StepMachine:
         self.report.step_over(self.lane, self.step, self.sources, self.rounds, ended_ns)
         self.forget()
 
-    def gradient(self, given: Given) -> None:
-        """Record gradients of such tensors."""
-        if self.bundle.note_given(given):
+    def gradient(self, gradient_rows: GradientRows) -> None:
+        """Record gradients of tensors with these first dimensions."""
+        if self.bundle.note_gradient(gradient_rows):
             return
         self._catch_up()
         if self.step.due and not self._updating:
             self._end_in_batch()
-        self.step.given[given] += 1
+        self.step.gradient_rows[gradient_rows] += 1

@@ -1,17 +1,18 @@
 """Hooks on eager training: tapes, optimizers and assignments.
 
-They run several times per step, so each does little if the `Bundle` expects it.
+They run several times per step, so they do little if the `Bundle` expects the call.
 """
 
 from __future__ import annotations
 
 import functools
 import weakref
+from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
 from tfmon.hooks import patches
-from tfmon.hooks.counts import Given
+from tfmon.hooks.counts import GradientRows
 from tfmon.hooks.graph_marks import LAYERS, Variables, mark_training, marks_around
 from tfmon.hooks.inspection import first_of
 from tfmon.hooks.optimizers import LoopOptimizers, Updater, counting
@@ -23,7 +24,7 @@ from tfmon.system.lane_clock import lane_clock
 
 patches.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
-"""If attributes differ, examples are unknown."""
+"""Attributes of a tape's operation. If they differ, examples are unknown."""
 NO_VARIABLES = Variables()
 ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 
@@ -35,13 +36,16 @@ class EagerHooks:
         self.steps, self.hooks = steps, hooks
         self._sources = self._known = NO_VARIABLES
         self._target: Any = None
-        self._tape = 0
+        self._tape: Callable[[], Any] = nothing
         self._rows: list[int] | None = None
         self._depth = 0
+        self._differentiated = False
         self._assigns_hooked: bool | None = None
-        """False if an optimizer updates in all steps, True if none used the gradients."""
+        """None until it is known whether optimizers make all updates."""
         self.optimizers = LoopOptimizers()
-        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[int], Updater]] = weakref.WeakKeyDictionary()
+        self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[weakref.ref[Any]], Updater]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._by_hand: dict[str, Updater] = {}
         self._counters = Variables()
 
@@ -61,11 +65,11 @@ class EagerHooks:
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
             for name in ASSIGNMENTS:
                 replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
-            replace(kind, "_restore_from_tensors", self._sets)  # a checkpoint is restored
+            replace(kind, "_restore_from_tensors", self._sets)
 
     def variables(self) -> list[Any]:
         """Return the variables of the last gradient."""
-        return [one for one in (ref() for ref in self._sources.values()) if one is not None]
+        return [source for source in (ref() for ref in self._sources.values()) if source is not None]
 
     def patch_optimizers(self, keras: Any) -> None:
         """Patch the optimizers of a Keras."""
@@ -79,14 +83,17 @@ class EagerHooks:
                     self.hooks.replace(kind, name, self._apply)
 
     def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
-        """Return the updater of optimizers, or by hand."""
+        """Return the updater of optimizers, or of updates by hand in the named function."""
         known = self._updaters.setdefault(optimizers[0], {}) if optimizers else {}
-        key = frozenset(map(id, optimizers))
+        key = frozenset(map(weakref.ref, optimizers))
         updater = known.get(key) if optimizers else self._by_hand.get(by_hand)
         if updater is None:
             names = " and ".join(sorted(type(optimizer).__name__ for optimizer in optimizers))
             updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
             self._counters.update(Variables([counting(optimizer)[1] for optimizer in optimizers]))
+            if self._assigns_hooked is False:
+                self._assigns_hooked = None
+                self.hooks.switch(ASSIGNMENTS, on=True)
             if optimizers:
                 known[key] = updater
             else:
@@ -97,8 +104,8 @@ class EagerHooks:
     def _optimized(self) -> bool:
         return any(not updater.by_hand for updater in self.steps.rounds.updaters)
 
-    def _apply(self, own: Any) -> Any:
-        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._applied)(own)
+    def _apply(self, original: Any) -> Any:
+        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._applied)(original)
 
         def apply(*args: Any, **kwargs: Any) -> Any:
             bundle = steps.bundle
@@ -106,7 +113,7 @@ class EagerHooks:
                 if (
                     not args
                     or args[0] is not bundle.next_function()
-                    or len(bundle.given) == len(bundle.begun_ns)
+                    or len(bundle.gradient_rows) == len(bundle.begun_ns)
                     or bundle.traces.count != bundle.traced
                     or get_ident() != bundle.thread
                 ):
@@ -114,7 +121,7 @@ class EagerHooks:
                 bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
                 self._depth += 1
                 try:
-                    result = own(*args, **kwargs)
+                    result = original(*args, **kwargs)
                 except BaseException:
                     with hooks:
                         steps.update_fails()
@@ -122,7 +129,7 @@ class EagerHooks:
                 finally:
                     self._depth -= 1
                 bundle.updated_ns, bundle.loss_before, bundle.loss = lane_clock.now_ns(), bundle.loss, self._target
-                bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, 0
+                bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, nothing
                 return result
             except BaseException as error:
                 unseen(error)
@@ -137,39 +144,37 @@ class EagerHooks:
             mark_training(self._graph(), [optimizer])
             self._saw(optimizer)
             yield hidden()
-            if hasattr(optimizer, "update_step") and hasattr(optimizer, "_trainable_variables"):  # of Keras 3
-                step_causes.applies(optimizer, *_given(*_args))
-        elif self.steps.here:
+            if hasattr(optimizer, "update_step") and hasattr(optimizer, "_trainable_variables"):
+                step_causes.applies(optimizer, *_gradients_and_variables(*_args))
+        elif self.steps.watches_caller:
             self._sources = NO_VARIABLES
             self._saw(optimizer)
             alike = None if hasattr(optimizer, "inner_optimizer") else optimizer
             yield from self._update(self.updater_of([optimizer]), alike)
 
-    def _assign(self, own: Any, *, adds: bool) -> Any:
-        """Followed: differentiated variables, and counters."""
-        hook = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(own)
-        sets = self._sets(own)
+    def _assign(self, original: Any, *, adds: bool) -> Any:
+        hook = self.hooks.around(lambda *_args, **_more: self._by_hands(adds=adds))(original)
+        sets = self._sets(original)
 
         def assign(*args: Any, **kwargs: Any) -> Any:
             try:
                 by_hand = self._sources and args and self._sources.has(args[0])
                 counts = self._counters and args and self._counters.has(args[0])
-                return (hook if by_hand else sets if counts else own)(*args, **kwargs)
+                return (hook if by_hand else sets if counts else original)(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
                 raise
 
         return assign
 
-    def _sets(self, own: Any) -> Any:
-        """After setting a counter, comparison restarts."""
-        hook: Any = self.hooks.around(self._set)(own)
+    def _sets(self, original: Any) -> Any:
+        hook: Any = self.hooks.around(self._set)(original)
         return hook
 
     def _set(self, variable: Any, *_args: Any, **_more: Any) -> Around:
         steps = self.steps
         counts = self._counters.has(variable) and not self._depth and self._eager()
-        if not counts or steps.bundle.busy or not steps.here:
+        if not counts or steps.bundle.busy or not steps.watches_caller:
             return
         steps.step_aside()
         try:
@@ -182,10 +187,10 @@ class EagerHooks:
         if not self._eager() or self._depth:
             return
         updater = self.updater_of([], "assign_sub" if adds else "assign")
-        others = any(one is not updater for one in self.steps.rounds.updaters)
-        if not self._optimized if adds else not others:
+        other_updaters = any(known is not updater for known in self.steps.rounds.updaters)
+        if not self._optimized if adds else not other_updaters:
             yield from self._update(updater, updater)
-        elif adds and self.steps.here:
+        elif adds and self.steps.watches_caller:
             self.steps.updated_by_hand()
 
     def _update(self, updater: Updater, alike: object) -> Around:
@@ -199,28 +204,29 @@ class EagerHooks:
             raise
         finally:
             self._depth -= 1
-        loss, self._target, self._tape = self._target, None, 0
+        loss, self._target, self._tape = self._target, None, nothing
         self.steps.update_ends(updater, None if alike is None else loss, function=alike)
-        self.optimizer_trains(updater)
+        self.optimizers_train()
 
-    def optimizer_trains(self, updater: Updater) -> None:
-        """Stop following assignments if one optimizer updates."""
-        if self._assigns_hooked is None and self.steps.rounds.settled and not updater.by_hand:
+    def optimizers_train(self) -> None:
+        """Stop following assignments if optimizers make all updates."""
+        if self._assigns_hooked is None and self.steps.steady:
             self._assigns_hooked = False
             self.hooks.switch(ASSIGNMENTS, on=False)
 
     def gradients_begin(self) -> None:
-        """Follow assignments if no optimizer used the gradients."""
-        if self._assigns_hooked is False and (self._sources or not self._optimized):
+        """Follow assignments, unless optimizers use the gradients."""
+        followed, self._differentiated = self._differentiated, True
+        if self._assigns_hooked is False and (self._sources or not (followed and self._optimized)):
             self._assigns_hooked = True
             self.hooks.switch(ASSIGNMENTS, on=True)
 
-    def _gradient(self, own: Any) -> Any:
-        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._differentiates)(own)
+    def _gradient(self, original: Any) -> Any:
+        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._differentiates)(original)
 
         def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
             bundle = steps.bundle
-            at = len(bundle.given)
+            at = len(bundle.gradient_rows)
             try:
                 if (
                     args
@@ -233,13 +239,13 @@ class EagerHooks:
                     or get_ident() != bundle.thread
                 ):
                     return hook(tape, target, sources, *args, **kwargs)
-                self._tape, self._target, self._sources, self._rows = id(tape), target, self._known, []
+                self._tape, self._target, self._sources, self._rows = weakref.ref(tape), target, self._known, []
                 try:
-                    result = own(tape, target, sources)
+                    result = original(tape, target, sources)
                 finally:
                     rows, self._rows = self._rows, None
-                if rows and rows[0] == rows[-1] and steps.bundle is bundle and len(bundle.given) == at:
-                    bundle.given.append(rows[0])
+                if rows and rows[0] == rows[-1] and steps.bundle is bundle and len(bundle.gradient_rows) == at:
+                    bundle.gradient_rows.append(rows[0])
                 else:
                     with hooks:
                         steps.gradient(_both_ends(rows))
@@ -259,24 +265,23 @@ class EagerHooks:
                 if not number:
                     mark.targets.add(getattr(target, "name", ""))
             yield hidden()
-        elif followed and not self.steps.bundle.busy and self.steps.here:
+        elif followed and not self.steps.bundle.busy and self.steps.watches_caller:
             self.gradients_begin()
             if not self._known.are(sources):
                 self._known = Variables(sources)
             self._sources = self._known
             if not self._known:
                 return
-            again = self._tape == id(tape) and self._target is not target
-            self._target, self._tape, self._rows = (None if again else target), id(tape), []
+            again = self._tape() is tape and self._target is not target
+            self._target, self._tape, self._rows = (None if again else target), weakref.ref(tape), []
             try:
                 yield None
             finally:
                 rows, self._rows = self._rows or [], None
             self.steps.gradient(_both_ends(rows))
 
-    def _goes_back(self, _own: Any) -> Any:
-        """Reimplements the original for speed."""
-
+    def _goes_back(self, _original: Any) -> Any:
+        # Calling the original would be slower.
         def goes_back(op: Any, attrs: Any, inputs: Any, outputs: Any, kind: str, skip_input_indices: Any) -> None:
             op.attrs = attrs
             op.inputs = inputs
@@ -296,16 +301,16 @@ class EagerHooks:
         return goes_back
 
     def _saw(self, optimizer: Any) -> None:
-        if not (self.steps.off or self.steps.aside) and self.steps.mine:
+        if not (self.steps.off or self.steps.aside) and self.steps.caller_may_train:
             self.optimizers.saw(optimizer)
 
 
-def _given(gradients: Any, variables: Any = None) -> tuple[list[Any], Any]:
+def _gradients_and_variables(gradients: Any, variables: Any = None) -> tuple[list[Any], Any]:
     gradients = list(gradients)
     if gradients and isinstance(gradients[0], tuple):
         return [gradient[0] for gradient in gradients], [gradient[1] for gradient in gradients]
     return gradients, variables
 
 
-def _both_ends(rows: list[int]) -> Given:
+def _both_ends(rows: list[int]) -> GradientRows:
     return tuple(dict.fromkeys((*rows[:1], *rows[-1:])))

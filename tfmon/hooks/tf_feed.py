@@ -1,10 +1,10 @@
-"""Counts examples and input waits of functions that take batches inside of their graphs.
+"""Counts examples and input waits of functions whose graphs take the batches.
 
-While such a graph is traced, time stamps are added around `get_next`. Waits and sizes are added to variables,
-which are read once a window.
+Each trace adds time stamps around `get_next`. The graph adds waits and sizes to variables, which are read once a
+window.
 
-A captured variable costs 25 µs per call, one made inside of the graph nothing. `tf.shape(batch)[0]` wakes another
-thread, 20 µs; `tf.size` does not. An Identity makes the step wait for the additions, without waking a thread.
+A captured variable costs 25 µs per call; a variable made inside of the graph costs nothing. `tf.shape(batch)[0]`
+wakes another thread, which takes 20 µs; `tf.size` does not. An Identity makes the step wait for the additions.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FILES.add(__file__)
 SCOPE = "tfmon/"
 WAITED = "tfmon_waited"
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
-"""With several steps; and 0 if all parts have equal lengths."""
+"""Batches of calls with several steps, and a sum that is 0 if parts have equal lengths."""
 COUNTED = "_tfmon_counted"
-"""On a counted graph: reasons for unknown values."""
+"""Attribute of a counted graph: reasons for unknown values."""
 BEFORE = "the step was traced before tfmon watched: compile the model, or define the function, where it watches"
 LOGGED = "TensorFlow logs where operations run"
 ELEMENTS = "tfmon_elements_"
@@ -32,7 +32,7 @@ ELEMENTS = "tfmon_elements_"
 
 
 class TensorFlowFeed:
-    """Sums of this process. Thread: the training thread."""
+    """Counts of this process. Thread: the training thread."""
 
     def __init__(self) -> None:
         import tensorflow as tf
@@ -41,10 +41,9 @@ class TensorFlowFeed:
         self.unknown: dict[str, str] = {}
         self.follows = 0
         self.avoided = ""
-        """Why the traced graph may not be counted."""
+        """Why the traced graph must not be changed."""
         self.busy = False
         self._broken = False
-        """After an uncounted batch."""
         self._waited_ns = self._examples = self._batches = self._unequal = 0
         self._seen_ns = self.suspended_ns = 0
         self._sums: dict[str, Any] = {}
@@ -72,10 +71,7 @@ class TensorFlowFeed:
         return self._counted_ns(self._read(WAITED)) + self._waited_ns
 
     def _counted_ns(self, seconds: float) -> int:
-        """Return the wait in graphs without suspensions, which their clock includes.
-
-        If the wait grew by at least the suspension, the suspension was in it.
-        """
+        """Return the wait in graphs, and subtract suspensions, which the clock of a graph includes."""
         waited_ns = int(seconds * 1e9)
         if waited_ns - self._seen_ns >= self.suspended_ns:
             self._waited_ns -= self.suspended_ns
@@ -83,7 +79,7 @@ class TensorFlowFeed:
         return waited_ns
 
     def totals(self) -> tuple[int, int] | None:
-        """Return total wait and examples, if known."""
+        """Return the total wait in ns and the examples, if known."""
         if self._broken:
             return None
         if (unequal := self._read(UNEQUAL)) != self._unequal:
@@ -93,7 +89,7 @@ class TensorFlowFeed:
         return self.waits_ns(), self._examples + examples
 
     def batches(self) -> int:
-        """Return batches of functions with several steps."""
+        """Return the batches of functions with several steps."""
         return self._batches + int(self._read(BATCHES))
 
     def _read(self, name: str) -> Any:
@@ -104,8 +100,8 @@ class TensorFlowFeed:
             kind = tf.float64 if name == WAITED else tf.int64
             return tf.raw_ops.ReadVariableOp(resource=self._sums[name], dtype=kind).numpy()
 
-    def counted(self, own: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:
-        """Return and count `own(iterator, …)`, but no nested iterators."""
+    def counted(self, original: Any, iterator: Any, args: Any, kwargs: Any, *, optional: bool) -> Any:
+        """Return `original(iterator, …)`, counted. Nested iterators are not counted."""
         tf, began = self._tf, None
         self.busy = True
         try:
@@ -114,24 +110,24 @@ class TensorFlowFeed:
                 if tf.inside_function():
                     began = self._begin()
             with tf.control_dependencies(began or []):
-                given = own(iterator, *args, **kwargs)
+                pulled = original(iterator, *args, **kwargs)
             counted = None
             with hooks:
                 if began is not None:
-                    counted = self._add(began, given, optional=optional)
-                elif optional and logs_operations():  # reading the optional is an operation
+                    counted = self._add(began, pulled, optional=optional)
+                elif optional and logs_operations():
                     self.cannot_know(examples=LOGGED, input=LOGGED)
                 elif not tf.inside_function():
                     self._waited_ns += lane_clock.now_ns() - began_ns
-                    if not optional or given.has_value():
-                        rows = rows_of(given.get_value() if optional else given)
+                    if not optional or pulled.has_value():
+                        rows = rows_of(pulled.get_value() if optional else pulled)
                         self._batches += 1
                         self._examples += next(iter(rows), 0)
                         if len(rows) != 1:
                             self.cannot_know(examples=PARTS_DIFFER if rows else NO_ROWS)
-                    counted = given
+                    counted = pulled
             self._broken |= counted is None
-            return given if counted is None else counted
+            return pulled if counted is None else counted
         finally:
             self.busy = False
 
@@ -149,40 +145,40 @@ class TensorFlowFeed:
         with tf.name_scope(SCOPE), tf.device("CPU:0"):
             return [tf.timestamp()]
 
-    def _add(self, began: list[Any], given: Any, *, optional: bool) -> Any:
+    def _add(self, began: list[Any], pulled: Any, *, optional: bool) -> Any:
         tf = self._tf
-        first = None if optional else next(iter(_parts(tf, given)), None)
+        first = None if optional else next(iter(_parts(tf, pulled)), None)
         with tf.name_scope(SCOPE):
-            after = given.has_value() if optional else tf.nest.flatten(given, expand_composites=True)[0]
+            arrived = pulled.has_value() if optional else tf.nest.flatten(pulled, expand_composites=True)[0]
             added = []
             if began:
-                with tf.device("CPU:0"), tf.control_dependencies([after]):
+                with tf.device("CPU:0"), tf.control_dependencies([arrived]):
                     added = [self._add_to(WAITED, tf.timestamp() - began[0])]
             if optional:
 
                 def counts() -> Any:
-                    elements, each, unequal = self._counts(given.get_value())
+                    elements, each, unequal = self._counts(pulled.get_value())
                     return tf.stack([elements // each, unequal, 1])
 
                 # Both branches must return examples.
-                numbers = tf.unstack(tf.cond(after, counts, lambda: tf.zeros([3], tf.int64)))
+                numbers = tf.unstack(tf.cond(arrived, counts, lambda: tf.zeros([3], tf.int64)))
                 added += map(self._add_to, (f"{ELEMENTS}1", UNEQUAL, BATCHES), numbers)
             elif first is None:
                 self.cannot_know(examples="the batches hold no tensor")
             else:
-                elements, each, unequal = self._counts(given)
+                elements, each, unequal = self._counts(pulled)
                 added.append(self._add_to(f"{ELEMENTS}{each}", elements))
                 if isinstance(unequal, tf.Tensor):
                     added.append(self._add_to(UNEQUAL, unequal))
             if not isinstance(first, tf.Tensor):
-                return given
+                return pulled
             with tf.control_dependencies(added), _beside(tf, first):
                 counted = tf.identity(first)
-        leaves = [counted if leaf is first else leaf for leaf in tf.nest.flatten(given)]
-        return tf.nest.pack_sequence_as(given, leaves)
+        leaves = [counted if leaf is first else leaf for leaf in tf.nest.flatten(pulled)]
+        return tf.nest.pack_sequence_as(pulled, leaves)
 
     def _counts(self, batch: Any) -> tuple[Any, int, Any]:
-        """Return elements of the first part, per example, and 0 if all parts are equal."""
+        """Return the elements of the first part, the elements per example, and 0 if all parts are equally long."""
         tf, parts = self._tf, _parts(self._tf, batch)
         (elements, each), *sizes = [_size(tf, part) for part in parts]
         known = first_dimensions(parts)
@@ -195,7 +191,7 @@ class TensorFlowFeed:
             return elements, each, tf.abs(total * each - elements * sum(every for _, every in sizes))
 
     def _add_to(self, name: str, value: Any) -> Any:
-        """A strategy would replace a tf.Variable."""
+        """Add to a variable. A strategy would replace a `tf.Variable`."""
         tf, kind = self._tf, value.dtype
         if name not in self._sums:
             with tf.init_scope(), tf.device("CPU:0"):
@@ -241,11 +237,11 @@ def _reads(definition: Any) -> bool:
     return any("GetNext" in node.op for body in bodies for node in body)
 
 
-def _parts(tf: Any, given: Any) -> list[Any]:
+def _parts(tf: Any, batch: Any) -> list[Any]:
     kinds = (tf.Tensor, tf.RaggedTensor, tf.SparseTensor)
-    leaves = tf.nest.flatten(given)
+    leaves = tf.nest.flatten(batch)
     known = [leaf for leaf in leaves if isinstance(leaf, kinds) or isinstance(getattr(leaf, "values", 0), tuple)]
-    return [one for one in known if getattr(getattr(one, "shape", None), "rank", 1) != 0] or known[:1]
+    return [tensor for tensor in known if getattr(getattr(tensor, "shape", None), "rank", 1) != 0] or known[:1]
 
 
 def _size(tf: Any, tensor: Any) -> tuple[Any, int]:
@@ -273,5 +269,5 @@ def _rows(tf: Any, tensor: Any) -> Any:
 
 
 def _beside(tf: Any, tensor: Any) -> Any:
-    """Counting must not copy a batch."""
+    """Counting must not copy a batch to another device."""
     return tf.compat.v1.get_default_graph().colocate_with(tensor.op)

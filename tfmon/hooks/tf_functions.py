@@ -1,7 +1,7 @@
 """Hooks on calls of a tf.function, which report updates and losses.
 
-A graph is marked if an optimizer was applied in its trace. Marks are stored on graphs, not functions: another
-trace may train nothing. A nested function passes its mark on.
+A graph is marked if an optimizer was applied in the trace. Marks are stored on graphs, because another trace may
+train nothing. A nested function passes the mark on.
 """
 
 from __future__ import annotations
@@ -39,30 +39,30 @@ class TensorFlowHooks(EagerHooks):
         self.hooks.undo.append(functools.partial(delattr, concrete_function.ConcreteFunction, MARK))
         self.hooks.replace(concrete_function.ConcreteFunction, "_call_flat", self._call)
 
-    def _call(self, own: Any) -> Any:
+    def _call(self, original: Any) -> Any:
         steps, hooks = self.steps, self.hooks
 
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
             try:
                 mark: Any = getattr(function, MARK, UNTRAINED)
                 if mark is UNTRAINED:
-                    return own(function, tensor_inputs, captured_inputs)
+                    return original(function, tensor_inputs, captured_inputs)
                 bundle = steps.bundle
                 if bundle.calls(function) and (
                     bundle.source or (self._eager() and bundle.begins(rows_in(tensor_inputs)))
                 ):
                     bundle.next_function, bundle.busy = nothing, True
                     try:
-                        result = own(function, tensor_inputs, captured_inputs)
+                        result = original(function, tensor_inputs, captured_inputs)
                     except BaseException:
                         with hooks:
                             steps.update_fails()
                         raise
-                    bundle.given.append(tensor_inputs[bundle.at]._shape_tuple()[0])
+                    bundle.gradient_rows.append(tensor_inputs[bundle.at]._shape_tuple()[0])
                     bundle.update(mark.loss_in(result))
                     return result
                 if bundle.busy and mark is not None and self._eager() and get_ident() == bundle.thread:
-                    return own(function, tensor_inputs, captured_inputs)  # a part of the update that is noted
+                    return original(function, tensor_inputs, captured_inputs)
                 begun, first_ns = False, 0
                 with hooks:
                     if mark is None:
@@ -70,7 +70,7 @@ class TensorFlowHooks(EagerHooks):
                         first_ns = lane_clock.now_ns() if self._eager() else 0
                     begun = mark is not UNTRAINED and self._call_begins(mark, function)
                 if not begun:
-                    result = own(function, tensor_inputs, captured_inputs)
+                    result = original(function, tensor_inputs, captured_inputs)
                     if first_ns:
                         with hooks:
                             took_ns = retracing.has_run(function, lane_clock.now_ns() - first_ns, 0)
@@ -80,9 +80,9 @@ class TensorFlowHooks(EagerHooks):
                         with hooks:
                             next(marks_around(self._graph())).targets.add(mark.loss_in(result).name)
                     return result
-                suspended_ns = lane_clock.suspended_ns
+                suspended_ns = lane_clock.suspended_ns if mark.pulls else 0
                 try:
-                    result = own(function, tensor_inputs, captured_inputs)
+                    result = original(function, tensor_inputs, captured_inputs)
                 except BaseException:
                     steps.update_fails()
                     raise
@@ -111,7 +111,7 @@ class TensorFlowHooks(EagerHooks):
             for outer in marks_around(self._graph()):
                 outer.sources.update(mark.sources)
             return False
-        if not steps.here:
+        if not steps.watches_caller:
             if mark.trains:
                 steps.trains_unseen()
             return False
@@ -124,7 +124,7 @@ class TensorFlowHooks(EagerHooks):
             if mark.pulls and steps.lane is not None:
                 steps.lane.meter.take_feed()
             return True
-        if mark.updater is None or mark.hooks() is not self:  # compared from now on
+        if mark.updater is None or mark.hooks() is not self:
             mark.updater, mark.hooks = self.updater_of(list(mark.optimizers), mark.by_hand), weakref.ref(self)
             mark.updater.varies |= mark.varies
             if mark.varies and mark.updater.counted is None:
@@ -137,7 +137,7 @@ class TensorFlowHooks(EagerHooks):
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:
         steps, loss, updater = self.steps, mark.loss_in(result), mark.updater
-        if own := bool(mark.sources) or (mark.trains and not steps.step.given):
+        if has_gradients := bool(mark.sources) or (mark.trains and not steps.step.gradient_rows):
             unseen_rows = mark.pulls or not (mark.batched or (mark.batched is None and steps.sources.pulled))
             steps.gradient(() if unseen_rows else rows_in(tensor_inputs))
         if not mark.trains:
@@ -151,6 +151,7 @@ class TensorFlowHooks(EagerHooks):
             counted, before = updater.counted, mark.counted
             calls = 1 if counted is None or before is None else max(0, counted - before)
             mark.per_call = calls or None
-        if not own:
+        if not has_gradients:
             loss, self._target = loss or self._target, None
         steps.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
+        self.optimizers_train()

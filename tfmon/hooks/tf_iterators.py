@@ -34,7 +34,7 @@ class IteratorHooks:
             self.hooks.replace(kind, "get_next", self._pull)
             self.hooks.replace(kind, "get_next_as_optional", functools.partial(self._pull, optional=True))
 
-    def _pull(self, own: Any, *, optional: bool = False) -> Any:
+    def _pull(self, original: Any, *, optional: bool = False) -> Any:
         steps, hooks = self.steps, self.hooks
 
         def pull(iterator: Any, *args: Any, **kwargs: Any) -> Any:
@@ -48,12 +48,12 @@ class IteratorHooks:
                             source = steps.pull_begins(iterator)
                 if feed is not None:
                     with hidden():
-                        return feed.counted(own, iterator, args, kwargs, optional=optional)
-                given = own(iterator, *args, **kwargs)
+                        return feed.counted(original, iterator, args, kwargs, optional=optional)
+                batch = original(iterator, *args, **kwargs)
                 if source is not None:
                     with hooks:
-                        steps.pull_ends(source, given)
-                return given
+                        steps.pull_ends(source, batch)
+                return batch
             except BaseException as error:
                 if source is not None:
                     with hooks:

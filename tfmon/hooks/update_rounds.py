@@ -17,9 +17,9 @@ NO_ROUNDS = "several optimizers update the weights in no steady order. Tell tfmo
 
 
 class Rounds:
-    """Returns how many steps each update completes. Thread: the loop's.
+    """Counts the steps that updates complete. Thread: the loop's.
 
-    The order of optimizers is known after the first update of round two. If it changes, no step is known.
+    The order of optimizers is known after the first update of round two.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,6 @@ class Rounds:
         self.cut = False
         """Whether an interrupted update may be counted."""
         self.past = Past()
-        """Possible parts of a round."""
         self._run = self._made = 0
         self._between: set[Updater] = set()
 
@@ -61,29 +60,29 @@ class Rounds:
         """Whether one updater trains alone."""
         return len(self.runs) == 1 and self.runs[0][1] >= SETTLED
 
-    def plus(self, updater: Updater, updates: int) -> int:
-        """Return completed steps. If it sets `leader`, all updates before were one step."""
+    def add(self, updater: Updater, updates: int) -> int:
+        """Return the completed steps. If the call sets `leader`, all earlier updates were one step."""
         if self.leader is not None:
             return self._in_round(updater, updates)
         runs = self.runs
         if runs and runs[-1][0] is updater:
             runs[-1][1] += updates
             if len(runs) > 1 and runs[-1][1] >= SETTLED:
-                self._between.update(one for one, _ in runs[:-1])
+                self._between.update(seen for seen, _ in runs[:-1])
                 del runs[:-1]
             return updates
-        if not any(one is updater for one, _ in runs):
+        if not any(seen is updater for seen, _ in runs):
             if self.settled:
                 self._between.add(runs.pop()[0])
             runs.append([updater, updates])
             return updates
-        once = [one for one, count in runs if count == 1]
+        once = [seen for seen, count in runs if count == 1]
         long = any(count >= SETTLED for _, count in runs)
-        if runs[0][0] is not updater or not once or long or any(one in self._between for one, _ in runs):
+        if runs[0][0] is not updater or not once or long or any(seen in self._between for seen, _ in runs):
             self.unsteady = True
             return updates
         self.leader = once[-1]
-        self._between.update(one for one, _ in runs)
+        self._between.update(seen for seen, _ in runs)
         self._run = self._made = 0
         return self._in_round(updater, updates)
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST, MOST_WITH_READ = 400, 200
-"""Maximum names, and maximum with reads."""
+"""Limits of names: in total, and for reads."""
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 PORTS, LANE = os.environ.get("TFMON_PORTS", ""), os.environ.get("TFMON_LANE", "")
-"""Folder shared by all lanes with views, and the lane. Link `8000` -> `A`: A owns port 8000. Link `8000.B` ->
-`43211`: B's port instead."""
+"""Folder that lanes share, and the lane. Link `8000` -> `A`: A owns port 8000. Link `8000.B` -> `43211`: B's port
+instead."""
 _OTHERS = (sys.prefix, sys.base_prefix, "/dev/", "/proc/", "/sys/", PORTS or "/dev/")
 _pid = os.getpid()
 _seen: set[tuple[str, str]] = set()
@@ -85,11 +85,11 @@ def begin(has_own_tfmon: Callable[[], bool]) -> None:
 
     _own_tfmon[:] = [has_own_tfmon]
     if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
-        atexit.register(lambda: _tell(list(take().items())))
-        sys.addaudithook(hear)
+        atexit.register(lambda: _report(list(take().items())))
+        sys.addaudithook(handle)
 
 
-def hear(event: str, args: tuple[Any, ...]) -> None:
+def handle(event: str, args: tuple[Any, ...]) -> None:
     """Handle an audit event."""
     known = _SEEN_BY.get(event)
     if known is not None:
@@ -108,7 +108,7 @@ def take() -> dict[str, str]:
     return taken
 
 
-def _tell(taken: list[tuple[str, str]]) -> None:
+def _report(taken: list[tuple[str, str]]) -> None:
     try:
         if taken and not any(has_own() for has_own in _own_tfmon):
             _send(taken)
@@ -128,7 +128,7 @@ def _send(taken: list[tuple[str, str]]) -> None:
         pipes = opened = reopened(pipes, os.environ.get(HOLDER, ""))
     if pipes is None:
         return
-    for at in range(0, len(taken), 10):  # short lines are written whole
+    for at in range(0, len(taken), 10):
         event = PathsUsed(at_ns=time.monotonic_ns(), uses=dict(taken[at : at + 10]))
         os.write(pipes.metric_fd, encode_message(event))
     for fd in (opened.metric_fd, opened.knob_fd, opened.lock_fd) if opened is not None else ():
@@ -136,8 +136,8 @@ def _send(taken: list[tuple[str, str]]) -> None:
 
 
 def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any]:
-    """The first lane that binds a port owns it. Other lanes use a free port in its place."""
-    wraps: Callable[..., Any] = sys.modules["functools"].wraps  # the module `socket` has loaded it
+    """Make the first lane that binds a port its owner. Other lanes use a free port instead."""
+    wraps: Callable[..., Any] = sys.modules["functools"].wraps
 
     def call(sock: Any, address: Any, /) -> Any:
         module = sys.modules["socket"]
@@ -147,16 +147,16 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
         if not link:
             return plain(sock, address)
         first = binds and _made(link, LANE)
-        own = "" if first else _own_port(link, sock, address)
+        lane_port = "" if first else _own_port(link, sock, address)
         try:
-            done = plain(sock, (address[0], int(own), *address[2:]) if own else address)
+            done = plain(sock, (address[0], int(lane_port), *address[2:]) if lane_port else address)
         except OSError:
             if first and os.path.islink(link):
                 os.unlink(link)
             raise
-        if own and binds and (link, own) not in _seen:
-            _seen.add((link, own))
-            _tell([(f"port {address[1]}", f"b{own}")])  # a signal may end a server
+        if lane_port and binds and (link, lane_port) not in _seen:
+            _seen.add((link, lane_port))
+            _report([(f"port {address[1]}", f"b{lane_port}")])  # a signal may end a server
         return done
 
     return wraps(plain)(call)  # type: ignore[no-any-return]
@@ -165,13 +165,12 @@ def _on_own_port(plain: Callable[..., Any], *, binds: bool) -> Callable[..., Any
 def _made(link: str, text: str) -> bool:
     try:
         os.symlink(text, link)
-    except OSError:  # it is there, or the race is over
+    except OSError:
         return False
     return True
 
 
 def _own_port(link: str, sock: Any, address: Any) -> str:
-    """Empty if no other lane has the port, or the address is remote."""
     try:
         if os.readlink(link) == LANE:
             return ""

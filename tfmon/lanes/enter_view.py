@@ -1,9 +1,8 @@
 """Enters a lane's view of the folder, and becomes the user's command.
 
-    -c "…main()" KIND FOLDER PLACE COMMAND…
+    -c "…main()" KIND FOLDER LANE_STORE COMMAND…
 
-The view's namespace ends with this process. `exec` drops all rights in a user namespace. Each lane waits for the
-imports.
+The view's namespace ends with this process. `exec` drops all rights in a user namespace. Imports delay each lane.
 
 Source: mount_namespaces(7), user_namespaces(7), Documentation/filesystems/overlayfs.rst of Linux 5.11 or later.
 """
@@ -21,21 +20,21 @@ BIND, RECURSIVE, SLAVE = 4096, 16384, 1 << 19
 INITIAL_USERS = ["0", "0", "4294967295"]
 COPIES = {"linux": ["cp", "-a", "--reflink=auto"], "darwin": ["cp", "-a", "-c"]}
 UID, GID = os.geteuid(), os.getegid()
-"""Read here, because they are not mapped in the namespace."""
+"""Read early, because the namespace does not map them."""
 
 
-def main(kind: str, folder: str, place: str, *command: str) -> None:
+def main(kind: str, folder: str, lane_store: str, *command: str) -> None:
     """Enter the view and become the command."""
     for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
         if number != signal.SIGINT or signal.getsignal(number) is signal.default_int_handler:
             signal.signal(number, signal.SIG_DFL)
     environment = own_environment()
     try:
-        changed, removed = read_changes(place)
+        changed, removed = read_changes(lane_store)
         if kind == "overlay":
-            enter_overlay(folder, place)
+            enter_overlay(folder, lane_store)
         else:
-            command = enter_copy(folder, place, command, environment)
+            command = enter_copy(folder, lane_store, command, environment)
         change_files(changed, removed)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
@@ -46,22 +45,25 @@ def main(kind: str, folder: str, place: str, *command: str) -> None:
         sys.exit(f"{command[0]} did not start: {error.strerror}")
 
 
-def read_changes(place: str) -> tuple[dict[str, tuple[int, bytes]], list[str]]:
-    """Return mode and content of each file that differs in this view, and the removed files; raises OSError."""
+def read_changes(lane_store: str) -> tuple[dict[str, tuple[int, bytes]], list[str]]:
+    """Return mode and content of each changed file, and the removed files; raises OSError."""
     changed: dict[str, tuple[int, bytes]] = {}
-    for root, _, names in os.walk(f"{place}/changed"):
+    for root, _, names in os.walk(f"{lane_store}/changed"):
         for path in (os.path.join(root, name) for name in names):
             with open(path, "rb") as file:
-                changed[os.path.relpath(path, f"{place}/changed")] = os.stat(path).st_mode & 0o777, file.read()
+                changed[os.path.relpath(path, f"{lane_store}/changed")] = (
+                    os.stat(path).st_mode & 0o777,
+                    file.read(),
+                )
     try:
-        with open(f"{place}/removed", "rb") as file:
+        with open(f"{lane_store}/removed", "rb") as file:
             return changed, [os.fsdecode(path) for path in file.read().split(b"\0") if path]
     except FileNotFoundError:
         return changed, []
 
 
 def change_files(changed: dict[str, tuple[int, bytes]], removed: list[str]) -> None:
-    """Replace and remove files in the view, which is the working directory; raises OSError."""
+    """Replace and remove files in the working directory; raises OSError."""
     for path in [*removed, *changed]:
         if os.path.lexists(path):
             os.unlink(path)
@@ -76,15 +78,15 @@ def own_environment() -> dict[bytes, bytes]:
     """Return the variables without LC_CTYPE, which Python itself may set."""
     try:
         with open("/proc/self/environ", "rb") as file:
-            return dict(one.split(b"=", 1) for one in file.read().split(b"\0") if b"=" in one)
+            return dict(entry.split(b"=", 1) for entry in file.read().split(b"\0") if b"=" in entry)
     except OSError:
         return dict(os.environb)
 
 
-def enter_overlay(folder: str, place: str) -> None:
+def enter_overlay(folder: str, lane_store: str) -> None:
     """Mount an overlay and enter it."""
     option = "userxattr" if new_namespace() else "redirect_dir=on"
-    layers = [os.open(path, os.O_PATH) for path in (folder, f"{place}/written", f"{place}/work")]
+    layers = [os.open(path, os.O_PATH) for path in (folder, f"{lane_store}/written", f"{lane_store}/work")]
     below = [(path, os.open(path, os.O_PATH)) for path in mounts_below(folder)]
     # Paths by descriptors need no quoting.
     lower, upper, work = (f"/proc/self/fd/{fd}" for fd in layers)
@@ -97,7 +99,7 @@ def enter_overlay(folder: str, place: str) -> None:
 
 
 def new_namespace() -> bool:
-    """Enter a mount namespace; return whether a user namespace, too."""
+    """Enter a mount namespace; return whether it is in a nested user namespace."""
     with open("/proc/self/uid_map", encoding="ascii") as file:
         nested = file.read().split() != INITIAL_USERS
     libc = ctypes.CDLL(None, use_errno=True)
@@ -119,22 +121,24 @@ def mounts_below(folder: str) -> list[str]:
     with open("/proc/self/mountinfo", "rb") as file:
         quoted = [line.split()[4] for line in file]
     result: list[str] = []
-    for point in sorted({os.fsdecode(one.decode("unicode_escape").encode("latin-1")) for one in quoted}):
-        if point.startswith(f"{folder}/") and not any(point.startswith(f"{one}/") for one in result):
+    for point in sorted({os.fsdecode(path.decode("unicode_escape").encode("latin-1")) for path in quoted}):
+        if point.startswith(f"{folder}/") and not any(point.startswith(f"{kept}/") for kept in result):
             result.append(point)
     return result
 
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str | None) -> None:
-    """Mount something; raises OSError."""
+    """Mount a file system; raises OSError."""
     libc = ctypes.CDLL(None, use_errno=True)
-    arguments = [None if one is None else os.fsencode(one) for one in (source, target, kind, options)]
+    arguments = [
+        None if argument is None else os.fsencode(argument) for argument in (source, target, kind, options)
+    ]
     if libc.mount(*arguments[:3], ctypes.c_ulong(flags), arguments[3]):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), f"mount {kind or target}")
 
 
 def copy_folder(folder: str, copy: str, links: list[str]) -> None:
-    """Copy a folder, but link these paths in it; raises OSError."""
+    """Copy a folder except `links`, which become symbolic links; raises OSError."""
     import subprocess
 
     paths = [f"{folder}/{name}" for name in os.listdir(folder)] if links else [f"{folder}/."]
@@ -151,15 +155,15 @@ def copy_folder(folder: str, copy: str, links: list[str]) -> None:
     program = [*COPIES.get(sys.platform, ["cp", "-a"]), *paths, copy]
     done = subprocess.run(program, stderr=subprocess.PIPE, text=True, check=False) if paths else None
     if done is not None and done.returncode:
-        raise OSError(done.returncode, done.stderr.strip().rpartition("\\n")[2], "copy")
+        raise OSError(done.returncode, done.stderr.strip().rpartition("\n")[2], "copy")
 
 
 def enter_copy(
-    folder: str, place: str, command: tuple[str, ...], environment: dict[bytes, bytes]
+    folder: str, lane_store: str, command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
-    """Enter a copy of the folder, or change the command's paths to it."""
-    copy = f"{place}/written"
-    with open(f"{place}/links", "rb") as file:
+    """Enter a copy of the folder; return the command, with the copy's paths if needed."""
+    copy = f"{lane_store}/written"
+    with open(f"{lane_store}/links", "rb") as file:
         links = [f"{folder}/{os.fsdecode(path)}" for path in file.read().split(b"\0") if path]
     copy_folder(folder, copy, links)
     try:
@@ -172,4 +176,6 @@ def enter_copy(
     except OSError:
         os.chdir(copy)
         environment[b"PWD"] = os.fsencode(copy)
-        return tuple(copy + one[len(folder) :] if f"{one}/".startswith(f"{folder}/") else one for one in command)
+        return tuple(
+            copy + word[len(folder) :] if f"{word}/".startswith(f"{folder}/") else word for word in command
+        )

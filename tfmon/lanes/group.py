@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.errors import TfmonError
+from tfmon.lanes import end_processes
 from tfmon.lanes.lane_process import LaneProcess, LocalProcess, Place
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.lanes.plan import (
     LanePlan,
     RacePlan,
@@ -38,8 +38,8 @@ from tfmon.model.events import (
     UserRequested,
 )
 from tfmon.model.knobs import KnobValue, find
-from tfmon.model.lane_events import Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
-from tfmon.model.lane_state import FAILED, PAUSED, READY
+from tfmon.model.lane_events import PAUSED, READY, Finished, KnobRefused, LaneFailed, PhaseEntered, SliceEnded
+from tfmon.model.lane_state import FAILED
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.requests import SetKnob, TakeProfile
 from tfmon.model.session import Session
@@ -58,7 +58,7 @@ class LaneGroup:
         script: Path = BOOTSTRAP,
         places: Callable[[str], Place] | None = None,
     ) -> None:
-        """`plan` plans the default race of a scenario; `places` finds a host."""
+        """`plan` returns the default race of a scenario, and `places` a host."""
         self._session = session
         self._plan_race = plan
         self._script = script
@@ -77,13 +77,9 @@ class LaneGroup:
         self._failure = ""
         self._request_numbers = itertools.count(1)
         self._memory_kills = MemoryKills()
-        self._reader = PipeReader(self.thread_failed)
+        self._hurries = 0
         self.scheduler = Scheduler(session, self._processes, self._start_clock)
-        self.suspension = Suspender(
-            self._suspendable,
-            self._record_suspension,
-            self.thread_failed,
-        )
+        self.suspension = Suspender(self._suspendable, self._record_suspension, self.thread_failed)
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None
 
@@ -147,11 +143,10 @@ class LaneGroup:
             self._end_replaced()
             processes = [*self._processes.values(), *self._ending]
         self._end(processes)
-        self._reader.close()
 
     @property
     def all_over(self) -> bool:
-        """Whether all has ended, or tfmon itself has failed."""
+        """Whether all processes have ended, or tfmon has failed."""
         with self._lock:
             ended = not self._replaced and all(process.ended for process in self._processes.values())
             return ended or bool(self._failure)
@@ -163,8 +158,8 @@ class LaneGroup:
     def pids(self) -> dict[str, int]:
         """Return the process of each local lane."""
         with self._lock:
-            running = {name: one for name, one in self._processes.items() if not one.ended}
-            return {name: one.pid for name, one in running.items() if isinstance(one, LocalProcess)}
+            running = {name: process for name, process in self._processes.items() if not process.ended}
+            return {name: process.pid for name, process in running.items() if isinstance(process, LocalProcess)}
 
     def _suspendable(self) -> list[LocalProcess | Place]:
         # Copied at once: a signal's handler may interrupt a change.
@@ -231,7 +226,7 @@ class LaneGroup:
                 self._processes[lane].send(replace(request, on_gpu=on_gpu))
 
     def kill(self, lane: str) -> None:
-        """End one lane, the second time at once."""
+        """End one lane; a second call skips the grace time."""
         self._record_request("end", [lane])
         with self._lock:
             process = self._process(lane)
@@ -242,10 +237,10 @@ class LaneGroup:
 
     def end_now(self) -> None:
         """End user's commands by SIGTERM and SIGKILL now."""
-        self._reader.hurry()
+        self._hurries += 1
 
     def ask_stack(self, lane: str) -> None:
-        """Request the stacks as an event."""
+        """Request an event with the stacks of a lane."""
         with self._lock:
             process = self._process(lane)
             if process is not None and self._session.snapshot().lane(lane).process.reports_stack:
@@ -259,14 +254,14 @@ class LaneGroup:
             if plan is None:
                 return
             if self._over and known.has_result:
-                again = [replace(one, settings=dict(self._settings[one.spec.name])) for one in plan.lanes]
+                again = [replace(lane, settings=dict(self._settings[lane.spec.name])) for lane in plan.lanes]
                 self._begin_next(replace(plan, race=replace(plan.race, mode=known.race.mode), lanes=tuple(again)))
                 return
             lost: dict[str, list[str]] = {}
             for spec in (lane.spec for lane in plan.lanes if lane.spec.name in lanes):
                 if spec.host and spec.host in known.hosts:
                     if known.hosts[spec.host].connecting:
-                        return  # already connecting
+                        return
                     if known.hosts[spec.host].lost:
                         lost.setdefault(spec.host, []).append(spec.name)
             self._restarting += 1 + len(lost)
@@ -284,7 +279,7 @@ class LaneGroup:
         self._restart([name for name in lanes if not any(name in names for names in lost.values())])
 
     def repeat(self, lanes: Sequence[str]) -> None:
-        """Continue lanes in new processes."""
+        """Restart lanes in new processes, unless the race has finished."""
         with self._lock:
             if self._finished is not self._plan:
                 self._restarting += 1
@@ -324,7 +319,7 @@ class LaneGroup:
         if self._failure:
             return
         known = self._session.snapshot()
-        for lane in [with_view(plan, one, known.lane(one.spec.name).process.number + 1) for one in lanes]:
+        for lane in [with_view(plan, lane, known.lane(lane.spec.name).process.number + 1) for lane in lanes]:
             try:
                 process = self._start_process(lane, plan)
             except (OSError, TfmonError) as error:
@@ -335,8 +330,8 @@ class LaneGroup:
     def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
         process: LaneProcess
         if lane.spec.host:
-            place = self._place(lane.spec.host)
-            process = place.start_lane(lane, plan, self._script, self._accept, self._reader.note_end, self.echo)
+            host = self._host(lane.spec.host)
+            process = host.start_lane(lane, plan, self._script, self._accept, self.echo)
         else:
             split = bool(plan.command) and self.echo_error is not None
             name, command = lane.spec.name, process_command(plan, lane)
@@ -344,25 +339,24 @@ class LaneGroup:
                 name, plan.python, lane.environment, self._accept, self._script, command, split=split
             )
             process.output.echo, process.output.echo_error = self.echo, self.echo_error
-            self._reader.watch(process)
+            process.start_reading(self.thread_failed)
         self._processes[lane.spec.name] = process
         process.send(assignment(lane, plan))
         return process
 
-    def _place(self, host: str) -> Place:
+    def _host(self, name: str) -> Place:
         assert self._place_of is not None, "a lane on a host, and no place for it"
-        if host not in self._places:
-            self._places[host] = self._place_of(host)
-        return self._places[host]
+        if name not in self._places:
+            self._places[name] = self._place_of(name)
+        return self._places[name]
 
     def _connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
         """Blocks, so the caller must not hold the lock."""
         for host in {lane.spec.host for lane in plan.lanes if lane.spec.name in lanes} - {""}:
             with contextlib.suppress(TfmonError):
-                self._place(host).ensure()
+                self._host(host).ensure()
 
     def _take(self, lanes: Sequence[str]) -> list[LaneProcess]:
-        """The events of taken processes are ignored."""
         taken = [self._processes.pop(name) for name in lanes if name in self._processes]
         self._ending = [process for process in self._ending if not process.ended] + taken
         return taken
@@ -374,7 +368,8 @@ class LaneGroup:
                 if process.grace_s is not None and not process.ended:
                     at_ns = time.monotonic_ns()
                     self._accept(None, EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
-        self._reader.end(processes)
+        hurries = self._hurries
+        end_processes.end(processes, lambda: self._hurries > hurries)
 
     def _end_replaced(self) -> None:
         lanes = sorted(self._replaced)
@@ -384,8 +379,6 @@ class LaneGroup:
             self._accept(None, ended)
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """One at a time."""
-
         def run() -> None:
             with self._changing:
                 work()
@@ -393,7 +386,7 @@ class LaneGroup:
         start_thread("tfmon-change", run, self.thread_failed)
 
     def thread_failed(self, reason: str) -> None:
-        """A thread of tfmon has died."""
+        """Fail and end all lanes, because a thread of tfmon has died."""
         with self._lock:
             if self._failure or self._stopped:
                 return
@@ -407,10 +400,10 @@ class LaneGroup:
         start_thread("tfmon-end", lambda: self._end(processes), lambda _reason: None)
 
     def _accept(self, process: LaneProcess | None, event: Event) -> None:
-        """`None`: not from a process."""
+        """`process` is `None` for an event of the group itself."""
         with self._lock:
-            own = self._processes.get(event.lane)
-            if process is not None and own is not process:
+            current = self._processes.get(event.lane)
+            if process is not None and current is not process:
                 return
             if isinstance(event, LaneEnded) and event.signal == "SIGKILL" and not event.requested:
                 lane = self._session.snapshot().lane(event.lane)
@@ -418,9 +411,9 @@ class LaneGroup:
                 event = replace(event, memory_kills=kills)
             hung_since_ns = None
             if (
-                own is not None
-                and own.end_requested
-                and not own.ended
+                current is not None
+                and current.end_requested
+                and not current.ended
                 and not isinstance(event, BadLine | LaneEnded)
             ):
                 # The last output of an ending lane is not a sign of life.
@@ -433,12 +426,12 @@ class LaneGroup:
                     self.scheduler.idle(event.lane)
                 case SliceEnded():
                     self.scheduler.idle(event.lane)
-                case EndRequested() if own is None:
+                case EndRequested() if current is None:
                     pass  # restarting
                 case EndRequested() | LaneEnded() | LaneFailed() | Finished():
                     self.scheduler.ended(event.lane)
-                    if own is not None:
-                        own.continue_()  # a script may continue without being measured
+                    if current is not None:
+                        current.continue_()  # a script may continue without being measured
                     if self._session.snapshot().race.exclusive == event.lane:
                         self.set_exclusive("")
                 case KnobRefused():
@@ -472,7 +465,7 @@ class LaneGroup:
         """End the slice of a lane that still hangs."""
         with self._lock:
             lanes = self._session.snapshot().lanes
-            if any(one.spec.name == lane and one.heartbeat.stalled_since_ns is not None for one in lanes):
+            if any(state.spec.name == lane and state.heartbeat.stalled_since_ns is not None for state in lanes):
                 self.scheduler.skip(lane)
 
     def give_up(self, lane: str, silent_s: float) -> None:
@@ -489,6 +482,6 @@ class LaneGroup:
         self._in_background(lambda: self._end([process]))
 
     def count_memory_kills(self) -> None:
-        """Count kills for lack of memory."""
+        """Read the number of kills for lack of memory."""
         with self._lock:
             self._memory_kills.count(time.monotonic_ns())

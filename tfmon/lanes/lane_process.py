@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import subprocess
 import threading
@@ -22,7 +23,7 @@ from tfmon.model.events import Event, LaneEnded
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
 from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured, StackReported
-from tfmon.system.threads import start_thread
+from tfmon.system.threads import Failed, start_thread
 
 if TYPE_CHECKING:
     from tfmon.lanes.plan import LanePlan, RacePlan
@@ -33,6 +34,8 @@ STACK_POLL_S = 0.05
 """After this time without output the stacks are complete."""
 CHUNK_BYTES = 65_536
 LAST_CHUNKS = 32
+REAP_EVERY_S, REAP_SOON_S = 0.5, 0.01
+"""Some processes end without closing their pipes."""
 ENDS_WITHIN_S = 2.0
 """A process that still runs this long after closing its metric pipe continues to train."""
 STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
@@ -49,7 +52,16 @@ class LaneProcess(ABC):
         self.grace_s = grace_s
         self._tell: Callable[[Event], None] = partial(sink, self)
         self.end_requested = False
-        self.ended = False
+        self.over = threading.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended, and its end is reported."""
+        return self.over.is_set()
+
+    def has_ended(self) -> bool:
+        """Return whether the process has ended, even if its end is not reported."""
+        return self.ended
 
     @abstractmethod
     def send(self, request: Request) -> bool:
@@ -73,7 +85,7 @@ class LaneProcess(ABC):
 
     @abstractmethod
     def ask_stacks(self) -> None:
-        """Report the stacks as an event. Only for a lane that `reports_stack`: a signal would end others."""
+        """Report the stacks as an event. Only for a lane that `reports_stack`: the signal ends others."""
 
     def tell_input(self, reason: str) -> None:
         """Report why the child's standard input is incomplete."""
@@ -95,7 +107,6 @@ class Place(Protocol):
         plan: RacePlan,
         script: Path,
         sink: Sink,
-        ended: Callable[[], None],
         echo: Callable[[bytes], object] | None = None,
     ) -> LaneProcess:
         """Start a lane, whose output `echo` gets; raises OSError, or TfmonError if the host is lost."""
@@ -108,7 +119,7 @@ class Place(Protocol):
 
 
 class LocalProcess(LaneProcess):
-    """A child of this process. Thread: `read`, `poll`, `look` and the events are the reader's; the rest any."""
+    """A child of this process. Thread: `read`, `tell_output` and the events are the reader's; the rest any."""
 
     def __init__(
         self,
@@ -142,14 +153,14 @@ class LocalProcess(LaneProcess):
         self._takers = {self.metric_fd: self.metrics.take, launched.output_fd: self.output.take}
         if launched.error_fd is not None:
             self._takers[launched.error_fd] = self.output.take_error
-        self.fds = frozenset(self._takers)
-        self.open = set(self.fds)
+        self._open = set(self._takers)
+        self._reader_failed = False
         self._gate = threading.Lock()
         self._closed = False
-        """True when descriptors and pid may belong to another process."""
+        """Whether the descriptors and the pid may belong to another process."""
         self._reads = True
         self._suspended = self._held = False
-        self._closed_s, self.runs_on = 0.0, False
+        self._closed_s, self._runs_on = 0.0, False
         self._seen_stopped = self._told_stopped = False
         self._suspended_time = launched.suspended
         if hasattr(os, "waitid"):
@@ -160,8 +171,8 @@ class LocalProcess(LaneProcess):
         with contextlib.suppress(ChildProcessError):
             while True:
                 change = os.WCONTINUED if stopped else os.WSTOPPED
-                found = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
-                if found is None or found.si_code not in codes:
+                status = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
+                if status is None or status.si_code not in codes:
                     return
                 stopped = not stopped
                 if not stopped:
@@ -170,7 +181,7 @@ class LocalProcess(LaneProcess):
                     self._suspended_time.begins()
 
     def send(self, request: Request) -> bool:
-        """Send a request; return False if nobody reads."""
+        """See `LaneProcess`."""
         return self.write(encode_message(request))
 
     def write(self, data: bytes) -> bool:
@@ -185,19 +196,19 @@ class LocalProcess(LaneProcess):
             return True
 
     def end_requests(self) -> None:
-        """Close the pipe of the requests, at whose end the lane of a scenario ends."""
+        """Close the pipe of the requests, which ends the lane of a scenario."""
         with self._gate:
             if self._reads and not self._closed:
                 self._reads = False
                 os.close(self._request_fd)
 
     def kill(self, number: int) -> None:
-        """Signal the process group."""
+        """See `LaneProcess`."""
         with self._gate:
             self._kill_now(number)
 
     def _kill_now(self, number: int) -> None:
-        """For a signal's handler."""
+        """Takes no lock, because a signal's handler calls it."""
         if number == signal.SIGCONT:
             self._suspended_time.ends()
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -207,12 +218,12 @@ class LocalProcess(LaneProcess):
             self._suspended_time.begins()
 
     def suspend(self) -> None:
-        """Stop the child."""
+        """See `LaneProcess`."""
         self._suspended = True
         self.kill(signal.SIGSTOP)
 
     def continue_(self) -> None:
-        """Continue a suspended child."""
+        """See `LaneProcess`."""
         before, self._suspended = self._suspended, False
         if before:
             self.kill(signal.SIGCONT)
@@ -229,7 +240,7 @@ class LocalProcess(LaneProcess):
             self._kill_now(signal.SIGCONT)
 
     def request_end(self) -> None:
-        """Request the end, or send SIGINT to a user's command."""
+        """See `LaneProcess`."""
         self.end_requested = True
         self.continue_()
         self.kill(signal.SIGCONT)
@@ -238,7 +249,7 @@ class LocalProcess(LaneProcess):
             self.kill(signal.SIGINT)
 
     def ask_stacks(self) -> None:
-        """Report the stacks as an event."""
+        """See `LaneProcess`."""
         if self.grace_s is not None:  # it may use the signal itself
             self.send(ReportStack())
             return
@@ -250,7 +261,7 @@ class LocalProcess(LaneProcess):
         start_thread("tfmon-stack", lambda: report(*self._read_stacks()), report)
 
     def _read_stacks(self) -> tuple[str, ...]:
-        """Return the stacks, or empty; waits for them."""
+        """Wait for the stacks; return them, or empty."""
         before = self.output.printed_bytes
         with self._gate, contextlib.suppress(ProcessLookupError, PermissionError):
             if not self._closed:
@@ -265,8 +276,32 @@ class LocalProcess(LaneProcess):
             lines = result
         return ()
 
+    def start_reading(self, failed: Failed) -> None:
+        """Start the thread that reads the pipes until the child has ended."""
+
+        def fail(reason: str) -> None:
+            self._reader_failed = True
+            failed(reason)
+
+        start_thread("tfmon-reader", self._read_all, fail)
+
+    def _read_all(self) -> None:
+        look_s = 0.0
+        with selectors.DefaultSelector() as selector:
+            for fd in self._open:
+                selector.register(fd, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(REAP_SOON_S if self._ends_soon else REAP_EVERY_S):
+                    self.read(key.fd)
+                    if key.fd not in self._open:
+                        selector.unregister(key.fd)
+                if len(self._open) < len(self._takers) or time.monotonic() >= look_s:
+                    look_s = time.monotonic() + REAP_EVERY_S
+                    if self._look():
+                        return
+
     def read(self, fd: int) -> bool:
-        """Take one chunk; return False if there is none."""
+        """Take one chunk; return False without data."""
         try:
             chunk = os.read(fd, CHUNK_BYTES)
         except BlockingIOError:
@@ -276,31 +311,39 @@ class LocalProcess(LaneProcess):
         if chunk:
             self._takers[fd](chunk)
         else:
-            self.open.discard(fd)
+            self._open.discard(fd)
         return bool(chunk)
 
     def poll(self) -> bool:
         """Return whether the child has ended."""
         return self._popen.poll() is not None
 
-    @property
-    def ends_soon(self) -> bool:
-        """Whether the metric pipe was just closed."""
-        return self.metric_fd not in self.open and not self.runs_on
+    def has_ended(self) -> bool:
+        """See `LaneProcess`."""
+        if self._reader_failed and not self.ended and self.poll():
+            self.kill(signal.SIGKILL)
+            self.over.set()
+        return self.ended
 
-    def look(self, *, ended: bool) -> None:
-        """Report output, an end, or a closed metric pipe, about twice a second and once after the end."""
+    @property
+    def _ends_soon(self) -> bool:
+        return self.metric_fd not in self._open and not self._runs_on
+
+    def _look(self) -> bool:
+        """Report changes; return whether the child has ended."""
+        ended = self.poll()
         self.tell_output()
         if ended:
             self._tell_end(self._reap())
-            return
-        if self.ends_soon:
+            return True
+        if self._ends_soon:
             self._closed_s = self._closed_s or time.monotonic()
-            self.runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
-            if self.runs_on:
+            self._runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
+            if self._runs_on:
                 at_ns = time.monotonic_ns()
                 self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
         self._tell_stopped()
+        return False
 
     def tell_output(self, *, last: bool = False) -> None:
         """Report new output, a few times a second at most."""
@@ -309,7 +352,7 @@ class LocalProcess(LaneProcess):
             self._tell(news)
 
     def _tell_stopped(self) -> None:
-        """After two equal checks."""
+        """Report a stop after two equal checks."""
         ours, before = self._suspended or self._held, self._seen_stopped
         self._seen_stopped = not ours and _is_stopped(self.pid)
         if (before and self._seen_stopped) != self._told_stopped:
@@ -349,7 +392,7 @@ class LocalProcess(LaneProcess):
             )
         )
         # Last, because a waiter then reads how the lanes ended.
-        self.ended = True
+        self.over.set()
 
 
 def signal_name(number: int) -> str:

@@ -16,14 +16,13 @@ from tfmon.model.folder_views import View
 from tfmon.model.knobs import Settings
 from tfmon.system.lane_clock import SIZE, SuspendedTime
 from tfmon.system.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
-from tfmon.system.view_files import entry, open_place
+from tfmon.system.view_files import entry, open_lane_store
 
 BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
 SITE = Path(__file__).parents[1] / "hooks" / "site"
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""Time to end after Stop or SIGINT, SIGTERM and SIGKILL. A user's command has `Command.grace_s` instead of
-`ASK_S`."""
+"""Time to end after a request, SIGTERM and SIGKILL. A user's command has `Command.grace_s` instead of `ASK_S`."""
 GUARD = f"""
 trap '' HUP INT QUIT TERM TSTP
 read -r over <&1 && exit
@@ -111,7 +110,7 @@ def launch(
         else:
             argv = list(command.argv)
             if command.view is not None:
-                open_place(command.view, command.files)
+                open_lane_store(command.view, command.files)
                 argv = [*entry(command.view), *argv]
             pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
             before = merged.get("PYTHONPATH", "")
@@ -128,9 +127,8 @@ def launch(
             env=merged,
             cwd=folder,
             # A user's command has its own session, so that it cannot use the terminal. Others stay in the
-            # monitor's: if the monitor dies, the kernel sends a suspended child SIGHUP and SIGCONT, as to every
-            # stopped process of an orphaned group (POSIX). Linux does not while one of its threads has still to
-            # stop, so its inbox asks for SIGCONT, too.
+            # monitor's: if the monitor dies, the kernel sends SIGHUP and SIGCONT to a suspended child, as to each
+            # orphaned group (POSIX). Linux does not until all threads have stopped, so its inbox asks for SIGCONT.
             **(OWN_GROUP if command is None else {"start_new_session": True}),
         )
     except OSError:
@@ -166,7 +164,7 @@ class Guard:
     pipe_fd: int
 
     def dismiss(self) -> None:
-        """End the guard: the group's number may be reused."""
+        """Stop the guard, because another process group may get the number."""
         self.popen.kill()
         self.popen.wait()
         os.close(self.pipe_fd)

@@ -19,6 +19,8 @@ TAIL_LINES = 200
 NEWS_BYTES = 16_384
 LINE_CHARACTERS = 500
 TELL_EVERY_NS = 250_000_000
+FLUSH_NS = 1_000_000_000
+"""Time from the message of `sys.exit` until the process writes earlier, buffered output."""
 _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stack \(most recent')
 
 
@@ -33,7 +35,7 @@ class MetricLines:
         self._problems: list[tuple[str, int]] = []
 
     def take(self, chunk: bytes) -> None:
-        """Decode a chunk."""
+        """Decode the complete lines; keep the rest for the next chunk."""
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         if lines and self._skipping:
             self._skipping = False
@@ -87,6 +89,7 @@ class ChildOutput:
         self.echo: Callable[[bytes], object] | None = None
         self.echo_error: Callable[[bytes], object] | None = None
         self._tail = b""
+        self._error, self._error_ns = b"", 0
         self._news = b""
         self._dropped_bytes = 0
         self._told_ns = 0
@@ -95,17 +98,19 @@ class ChildOutput:
         """Take a chunk of a separate standard error."""
         if self.echo_error is not None:
             self.echo_error(chunk)
+        self._error, self._error_ns = chunk, time.monotonic_ns()
         self._keep(chunk)
 
     def take(self, chunk: bytes) -> None:
-        """Take a chunk."""
+        """Take a chunk of the output."""
         if self.echo is not None:
             self.echo(chunk)
-        self._keep(chunk)
+        recent = time.monotonic_ns() - self._error_ns < FLUSH_NS
+        self._keep(chunk, before=self._error if recent and self._tail.endswith(self._error) else b"")
 
-    def _keep(self, chunk: bytes) -> None:
+    def _keep(self, chunk: bytes, before: bytes = b"") -> None:
         self.printed_bytes += len(chunk)
-        self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+        self._tail = (self._tail[: len(self._tail) - len(before)] + chunk + before)[-TAIL_BYTES:]
         self._news += chunk
         if len(self._news) > NEWS_BYTES:
             kept = self._news[-NEWS_BYTES:].partition(b"\n")[2]

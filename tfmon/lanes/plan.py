@@ -27,7 +27,7 @@ BASE: dict[str, str | None] = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 @dataclass(frozen=True, slots=True)
 class LanePlan:
-    """One lane at the start."""
+    """The plan of a lane."""
 
     spec: LaneSpec
     settings: dict[str, KnobValue]
@@ -36,12 +36,12 @@ class LanePlan:
     as_is: bool = False
     view: View | None = None
     files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Other contents of files in its view; `None` for a removed file."""
+    """See `Command`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RacePlan:
-    """One race."""
+    """The plan of a race."""
 
     race: Race
     scenario: Path
@@ -75,7 +75,7 @@ def lane_environment(
 
 
 def device_word(lane: LanePlan) -> str:
-    """Return `cpu`, `gpu`, several such as `2xcpu`, or `any`."""
+    """Return the devices, such as `cpu`, `2xgpu` or `any`."""
     if lane.as_is:
         return ANY
     return lane.spec.kind if lane.spec.devices == 1 else f"{lane.spec.devices}x{lane.spec.kind}"
@@ -98,17 +98,17 @@ def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
-    """Return the plan of a process."""
+    """Return a lane's plan with the variables and view of a process."""
     spec = lane.spec
-    number = [one.spec.name for one in plan.lanes].index(spec.name)
+    number = [lane.spec.name for lane in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
-    named: dict[str, str | None] = {}
+    variables: dict[str, str | None] = {}
     if plan.command:
         ports = view.ports if view is not None else None
-        named = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes)), PORTS: ports}
+        variables = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes)), PORTS: ports}
     return replace(
         lane,
-        environment={**lane.environment, **named},
+        environment={**lane.environment, **variables},
         view=view.of_lane(spec.id or str(number), process) if view is not None else None,
     )
 

@@ -6,16 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tfmon.lanes.lane_process import LaneProcess
-from tfmon.model.lane_events import PhaseEntered
-from tfmon.model.lane_state import PAUSED
+from tfmon.model.lane_events import PAUSED, PhaseEntered
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 from tfmon.model.session import Session
 
 SHARE = 0.05
-"""Least share of the longest slice beside it: the lane of short steps then has the smaller error."""
+"""Least share of the longest slice: it lowers the error of a lane of short steps."""
 HUNG_EVERY = 32
-"""An unresponsive lane gets a slice once in this number of rounds."""
+"""Rounds between two slices of an unresponsive lane."""
 
 
 class RoundOrder:
@@ -43,7 +42,14 @@ class RoundOrder:
                 self.round += 1
                 self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
         busy = {self._machines.get(lane) for lane in training}
-        lane = next((one for one in self._left if one in lanes and self._machines.get(one) not in busy), None)
+        lane = next(
+            (
+                candidate
+                for candidate in self._left
+                if candidate in lanes and self._machines.get(candidate) not in busy
+            ),
+            None,
+        )
         if lane is None:
             return None
         self._left.remove(lane)
@@ -58,12 +64,11 @@ class Scheduler:
     """Decides which lanes train.
 
     All lanes get the start signal when the last is ready. When interleaved, a lane that does not train is
-    suspended:
-    its input pipeline would take the CPU and fill its own buffers. While a lane gets ready, no slice is granted.
-    Lanes of different machines train at the same time. A slice ends with a step.
+    suspended: its input pipeline would use the CPU. No slice begins while a lane gets ready. Lanes of different
+    machines train at the same time. A slice ends with a step.
 
     An unresponsive lane is suspended, too. It sometimes gets a slice; if it wakes up, it ends the slice in which
-    it hung. A lane that hangs before it is ready is not suspended, and the others begin without it.
+    it hung. The others begin without a lane that hangs before it is ready.
 
     Thread: one at a time; the caller holds a lock.
     """
@@ -145,7 +150,7 @@ class Scheduler:
         self._act()
 
     def responded(self, lane: str) -> bool:
-        """Note an event; return False if the lane still hangs, because it was suspended since."""
+        """Note an event; return False if the lane still hangs: it was suspended since."""
         if lane in self._unresponsive:
             if self._interleaved and lane in self._ready and lane not in self._training:
                 return False
@@ -245,7 +250,6 @@ class Scheduler:
                     self._start(lane, Run())
 
     def _grant_slices(self, runnable: Sequence[str]) -> bool:
-        """Return whether any slice began."""
         order = self._order
         began = False
         healthy = [lane for lane in runnable if lane not in self._unresponsive]
@@ -266,7 +270,7 @@ class Scheduler:
 
     def _grant(self, lane: str) -> None:
         """An empty name records only the end of a slice."""
-        beside = [one for one in self._lanes if one in self._in_slice & self._training]
+        beside = [lane for lane in self._lanes if lane in self._in_slice & self._training]
         self._in_slice = {*beside, lane} - {""}
         self._session.grant_slice(lane, beside)
 

@@ -1,7 +1,7 @@
 """tfmon's standard input for the lanes' commands: each process gets all of it.
 
 A single process gets the descriptor itself, unless its lane can be restarted. Others get a reopened file or a copy
-of a pipe, which is read at the pace of the fastest process.
+of a pipe, read as fast as the fastest process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ScriptInput:
         return not stat.S_ISCHR(os.fstat(self._fd).st_mode)
 
     def open(self, failed: Callable[[str], object]) -> int:
-        """Return a descriptor, which the caller closes; `failed` gets why the input ends too early."""
+        """Return a descriptor, which the caller closes; `failed` gets the reason for an early end."""
         if os.isatty(self._fd):
             return (
                 os.dup(self._fd) if self._single and _in_foreground(self._fd) else os.open(os.devnull, os.O_RDONLY)

@@ -16,7 +16,7 @@ from tfmon.system.threads import Failed, call_later, start_thread
 
 
 class Suspender:
-    """No figure includes suspended time. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
+    """Excludes suspended time from figures. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ def suspend_with(
 ) -> Callable[[], None]:
     """Suspend the lanes when Ctrl+Z (SIGTSTP) stops this process; return a function that ends this.
 
-    After a SIGSTOP Textual would take the terminal at SIGCONT and not restore it at the end; so `take_terminal` is
-    called instead of its handler. Thread: the main thread.
+    After a SIGSTOP Textual would take the terminal at SIGCONT and not restore it, so `take_terminal` replaces its
+    handler. Thread: the main thread.
     """
     before: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGTSTP, signal.SIGCONT)}
     stopped = False

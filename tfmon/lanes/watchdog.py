@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.lane_state import PAUSED, RACING, READY, STARTING, LaneState
+from tfmon.model.lane_events import PAUSED, RACING, READY, STARTING
+from tfmon.model.lane_state import LaneState
 from tfmon.model.race import interleaved
 from tfmon.model.script_events import CHANNEL_CLOSED
 from tfmon.model.session import Snapshot
@@ -28,7 +29,7 @@ SCRIPT_S = 60.0
 
 
 def expected(lane: LaneState, snapshot: Snapshot) -> bool:
-    """Return whether a lane gets ready, or trains now."""
+    """Return whether a lane must send events: it gets ready or trains."""
     race = snapshot.race
     if lane.over or lane.phase in (READY, PAUSED):
         return False
@@ -120,7 +121,7 @@ class Watchdog:
             name, heartbeat = lane.spec.name, lane.heartbeat
             key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
             if not lane.over and key not in self._asked and lane.stands_still_s(now_ns) is not None:
-                self._asked = {one for one in self._asked if one[0] != name} | {key}
+                self._asked = {asked for asked in self._asked if asked[0] != name} | {key}
                 self._lanes.ask_stack(name)
             waited_ns = before_ns.get(key)
             if not expected(lane, snapshot):

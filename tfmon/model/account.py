@@ -33,7 +33,6 @@ class TimePart:
     group: str
     name: str
     place: str = ""
-    """Such as "train.py:17 `model.fit(x, y)`"."""
     time_ns: Amount = 0
 
 

@@ -42,10 +42,10 @@ class CodecError(ValueError):
 
 
 _ESCAPES = re.compile(
-    # Commands with text; one without an end takes no more than its line.
+    # Commands with text. An unterminated command ends with its line.
     r"(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\n\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # control sequences
-    r"|\x1b[ -/]*[0-~]?"  # short ones
+    r"|\x1b[ -/]*[0-~]?"  # short sequences
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -65,19 +65,19 @@ def cut(value: object) -> str:
 
 
 def encode(value: object) -> bytes:
-    """Return a dataclass as a line without defaults."""
+    """Return a dataclass as a JSON line without default values."""
     return _dumps(plain(value, whole=False)).encode() + b"\n"
 
 
 def encode_message(message: FromLane | Request) -> bytes:
-    """Return a message as a line without the lane."""
+    """Return a message as a JSON line without the lane."""
     body = {"v": PROTOCOL, **plain(message, whole=False)}
     body.pop("lane", None)
     return _dumps(body).encode() + b"\n"
 
 
 def plain(value: object, *, whole: bool = True) -> Any:
-    """Return a value as JSON types; unless `whole`, without defaults."""
+    """Return a value as JSON types; `whole` includes default values."""
     kind = type(value)
     if kind in _UNCHANGED:
         return value
@@ -128,7 +128,7 @@ def _defaults(kind: type) -> dict[str, object]:
 
 
 def decode_event(line: bytes, lane: str) -> FromLane:
-    """Read an event, without unknown keys; raises CodecError."""
+    """Read an event and ignore unknown keys; raises CodecError."""
     body = _parse_message(line)
     body["lane"] = lane
     return cast(FromLane, _reader(FromLane, False)(body))
@@ -200,7 +200,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
     def read_dataclass(value: object) -> object:
         if not isinstance(value, dict) or value.get("type", kind.__name__) != kind.__name__:
             raise CodecError(f"no {kind.__name__}")
-        if not readers:  # late: a type may contain a later one
+        if not readers:  # late: a hint may name a type that is defined later
             hints = typing.get_type_hints(kind, include_extras=True)
             readers.update({name: _reader(hints[name], strict) for name in _defaults(kind)})
         values = {}
@@ -215,8 +215,8 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
         if not needed <= values.keys():
             raise CodecError(f"{kind.__name__} without {min(needed - values.keys())}")
         result = kind(**values)
-        if implausible is not None and (said := implausible(result)):
-            raise CodecError(f"{kind.__name__}: {said}")
+        if implausible is not None and (problem := implausible(result)):
+            raise CodecError(f"{kind.__name__}: {problem}")
         return result
 
     return read_dataclass
@@ -224,7 +224,7 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
     readers = {argument: _reader(argument, strict) for argument in arguments}
-    named = {
+    by_name = {
         argument.__name__: readers[argument]
         for argument in arguments
         if isinstance(argument, type) and is_dataclass(argument)
@@ -235,25 +235,25 @@ def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
         for kind in _JSON_TYPES.get(base, ()):
             if kind is base or kind not in scalars:
                 scalars[kind] = readers[argument]
-    others = [readers[argument] for argument in arguments if get_origin(argument) in (tuple, dict, Literal)]
-    if len(named) == 1 and not any(get_origin(argument) is dict for argument in arguments):
-        others.extend(named.values())  # from `to_json`, without `type`
+    untagged = [readers[argument] for argument in arguments if get_origin(argument) in (tuple, dict, Literal)]
+    if len(by_name) == 1 and not any(get_origin(argument) is dict for argument in arguments):
+        untagged.extend(by_name.values())  # from `to_json`, without `type`
 
     def read_union(value: object) -> object:
         scalar = scalars.get(type(value))
         if scalar is not None:
             return scalar(value)
-        if named and isinstance(value, dict) and "type" in value:
-            reader = named.get(str(value["type"]))
+        if by_name and isinstance(value, dict) and "type" in value:
+            reader = by_name.get(str(value["type"]))
             if reader is None:
                 raise CodecError(f"unknown type {cut(value['type'])}")
             return reader(value)
-        for reader in others:
+        for reader in untagged:
             try:
                 return reader(value)
             except CodecError as error:
                 problem = error
-        raise problem if len(others) == 1 and not named else CodecError(f"{cut(value)} is not possible here")
+        raise problem if len(untagged) == 1 and not by_name else CodecError(f"{cut(value)} is not possible here")
 
     return read_union
 
@@ -272,10 +272,10 @@ def _read_parts(readers: tuple[_Reader, ...], value: object) -> tuple[object, ..
 
 def _read_pairs(key: _Reader, item: _Reader, value: object) -> dict[object, object]:
     if isinstance(value, dict):
-        return {key(name): item(one) for name, one in value.items()}
+        return {key(name): item(element) for name, element in value.items()}
     if not isinstance(value, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in value):
         raise CodecError("no object, and no list of pairs")
-    return {key(name): item(one) for name, one in value}
+    return {key(name): item(element) for name, element in value}
 
 
 def _read_choice(choices: tuple[object, ...], value: object) -> object:
@@ -305,9 +305,9 @@ def _read_float(value: object) -> float:
     return _WORDS[value] if isinstance(value, str) and value in _WORDS else _read_int(value)
 
 
-def _read_exactly(kind: type, said: str, value: object) -> object:
+def _read_exactly(kind: type, expected: str, value: object) -> object:
     if type(value) is not kind:
-        raise CodecError(f"{cut(value)} is not {said}")
+        raise CodecError(f"{cut(value)} is not {expected}")
     return value
 
 

@@ -7,95 +7,19 @@ from typing import Literal, TypeAlias
 
 from tfmon.model.knobs import KnobValue
 
-
-@dataclass(frozen=True, slots=True)
-class ChangeKnob:
-    """Change a setting of a lane."""
-
-    lane: str
-    knob: str
-    value: KnobValue
+Action: TypeAlias = Literal[
+    "change knob", "pause", "resume", "restart", "end", "report stack", "change mode", "begin race",
+    "begin crossover", "begin tuning", "profile lanes", "undo", "end series", "examine", "watch gpus", "repeat",
+    "await start", "follow", "suspend", "continue", "leave", "end run", "end now",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeLanes:
-    """Pause, resume, restart or end lanes, or request their stacks."""
+class Command:
+    """An action, which may return text."""
 
-    action: Literal["pause", "resume", "restart", "end", "report_stack"]
-    lanes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeMode:
-    """Set the mode of the race."""
-
-    mode: str
-
-
-@dataclass(frozen=True, slots=True)
-class BeginRace:
-    """End this race and start another scenario's."""
-
-    scenario: str
-
-
-@dataclass(frozen=True, slots=True)
-class BeginCrossover:
-    """Race two lanes over a knob's values."""
-
-    knob: str
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTuning:
-    """Try one change, or everything."""
-
-    lane: str
-    everything: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileLanes:
-    """Profile one or two lanes."""
-
-    lanes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EndRun:
-    """End the run."""
-
-    signal: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Perform:
-    """Perform an action; some return text."""
-
-    action: Literal[
-        "await_start",
-        "repeat",
-        "examine",
-        "watch_gpus",
-        "undo",
-        "end_series",
-        "suspend",
-        "continue",
-        "leave",
-        "end_now",
-    ]
-
-
-ControlMessage: TypeAlias = (
-    ChangeKnob
-    | ChangeLanes
-    | ChangeMode
-    | BeginRace
-    | BeginCrossover
-    | BeginTuning
-    | ProfileLanes
-    | EndRun
-    | Perform
-)
+    action: Action
+    lanes: tuple[str, ...] = ()
+    name: str = ""
+    """Name of a knob, mode, scenario, signal or terminal."""
+    values: tuple[KnobValue, ...] = ()

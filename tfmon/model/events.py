@@ -1,4 +1,4 @@
-"""All events of a race. Stamps are of `time.monotonic_ns` on the monitor's machine."""
+"""All events of a race. Stamps are from the monitor's `time.monotonic_ns`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LaneStarted(MonitorEvent):
     source: str = ""
     command: str = ""
     renewed: bool = False
-    """Whether it continues the measurement."""
+    """Whether the measurement continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,6 @@ class LaneEnded(MonitorEvent):
     """A lane's process has ended and was reaped."""
 
     exit_code: int | None
-    """`None` if a signal ended it."""
     signal: str | None
     requested: bool
     output_tail: tuple[str, ...] = ()
@@ -58,7 +57,6 @@ class LaneEnded(MonitorEvent):
 class LanePrinted(MonitorEvent):
     """Lines that a lane wrote, without control codes."""
 
-    at_ns: int
     lines: tuple[str, ...]
     dropped_bytes: int = 0
 
@@ -82,7 +80,6 @@ class LaneStalled(MonitorEvent):
 class Suspended(MonitorEvent):
     """tfmon was stopped, or the machine slept."""
 
-    at_ns: int
     since_ns: int
     lasted_s: float
     """Uses CLOCK_BOOTTIME, which includes suspend time, unlike the stamps."""
@@ -136,14 +133,14 @@ class ModeChanged(RaceEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceGranted(MonitorEvent):
-    """A lane's slice began, or (empty) none."""
+    """A lane's slice began, or no slice runs."""
 
     beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExclusiveChanged(RaceEvent):
-    """A lane trains alone, or (empty) none."""
+    """The lane that trains alone changed."""
 
     exclusive: str
 
@@ -211,7 +208,7 @@ class LinkMeasured(HostEvent):
     round_trip_ns: int
     """The 10 % quantile."""
     offset_ns: int
-    """Added to that machine's stamps."""
+    """Amount that is added to the machine's stamps."""
     error_ns: int
     agent_cpu_pct: Reading = NOT_READ
     agent_bytes: Reading = NOT_READ
@@ -219,7 +216,7 @@ class LinkMeasured(HostEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLost(HostEvent):
-    """The connection was lost, and its lanes."""
+    """The connection to a host and its lanes was lost."""
 
     reason: str
 

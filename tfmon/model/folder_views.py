@@ -9,12 +9,11 @@ OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"
 """Suffixes of stores."""
 PORTS = "ports"
-"""Where lanes exchange their ports."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The view of a race's lanes, or of one."""
+    """The lanes' view of the working folder."""
 
     kind: str
     """`overlay` (writes are redirected), `copy` or `in place`."""
@@ -25,7 +24,7 @@ class View:
     """Files and bytes by process folder."""
     edited: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
-    """Paths in the folder that a copy shares with it."""
+    """Paths that a copy shares with the folder."""
 
     @property
     def text(self) -> str:
@@ -46,9 +45,9 @@ class View:
         return f"{self.store}/{PORTS}" if self.store and not self.store.startswith(f"{self.folder}/") else None
 
     def of_lane(self, name: str, process: int) -> View | None:
-        """Return the view of a lane's process. `None` in place."""
-        own = name if process == 1 else f"{name}-{process}"
-        return replace(self, store=f"{self.store}/{own}") if self.store else None
+        """Return the view of a lane's process, or `None` in place."""
+        subfolder = name if process == 1 else f"{name}-{process}"
+        return replace(self, store=f"{self.store}/{subfolder}") if self.store else None
 
 
 def describe(views: Mapping[str, View]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Samples of a GPU. Every reading has another name."""
+"""Samples of a GPU. Each reading's name is unique."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GpuLoad:
     busy_pct: Reading = NOT_READ
     busy_max_pct: Reading = NOT_READ
     source: str = ""
-    """`samples` (mean over our tick), `gpm` (the same), `driver window` (1/6 to 1 s), `sysfs` or `ioreg`."""
+    """`samples` or `gpm` (mean over the tick), `driver window` (1/6 to 1 s), `sysfs` or `ioreg`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,6 @@ class GpuMemory:
     total_bytes: Reading = NOT_READ
     reserved_bytes: Reading = NOT_READ
     unified: bool = False
-    """Shared with the CPU."""
 
     @property
     def free_bytes(self) -> float | None:
@@ -49,19 +48,19 @@ class ProcessName:
 
 @dataclass(frozen=True, slots=True)
 class GpuProcesses:
-    """By the driver's number."""
+    """Processes on a GPU, by the driver's process number."""
 
     used_by_pid: dict[int, int | None] = field(default_factory=dict)
     no_list_reason: str = ""
     busy_by_pid: dict[int, float] | Missing = NOT_READ
-    """In percent; idle processes may be missing."""
+    """In percent. Idle processes may be missing."""
     since_ns: int | None = None
-    """Averaging time of `busy_by_pid`."""
+    """Start of the averaging time."""
     until_ns: int | None = None
     names: dict[int, ProcessName] = field(default_factory=dict)
     no_names_reason: str = ""
     foreign_pids: bool = False
-    """Whether the numbers may be the host's."""
+    """Whether the process numbers may be the host's."""
 
     @property
     def shares(self) -> Mapping[int, float]:
@@ -73,14 +72,14 @@ class GpuProcesses:
         took = (pid for pid, share in self.shares.items() if share)
         return sorted({*self.used_by_pid, *took}.difference(without))
 
-    def of_others(self, own: Collection[int] = ()) -> list[int]:
-        """Return others' processes."""
-        return [pid for pid in self.pids(own) if not (pid in self.names and self.names[pid].ours)]
+    def of_others(self, lane_pids: Collection[int] = ()) -> list[int]:
+        """Return the processes of others."""
+        return [pid for pid in self.pids(lane_pids) if not (pid in self.names and self.names[pid].ours)]
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPower:
-    """The power of a (whole) GPU."""
+    """The power of a whole GPU."""
 
     power_w: Reading = NOT_READ
     power_limit_w: Reading = NOT_READ
@@ -94,7 +93,7 @@ INFO, WARNING, ALARM = "info", "warning", "alarm"
 
 @dataclass(frozen=True, slots=True)
 class ClockReason:
-    """Why the clocks are lowered."""
+    """A reason for lowered clocks."""
 
     text: str
     level: str
@@ -102,7 +101,7 @@ class ClockReason:
 
 @dataclass(frozen=True, slots=True)
 class GpuClocks:
-    """The clocks of a (whole) GPU."""
+    """The clocks of a whole GPU."""
 
     sm_clock_mhz: Reading = NOT_READ
     sm_clock_max_mhz: Reading = NOT_READ
@@ -137,10 +136,9 @@ class PcieTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuActivity:
-    """Mean since the previous sample, in percent of the maximum."""
+    """Means since the previous sample, in percent of the maximum."""
 
     kernels_pct: Reading
-    """Without copies."""
     sm_pct: Reading
     occupancy_pct: Reading
     tensor_pct: Reading
@@ -154,7 +152,7 @@ class GpuActivity:
 
 @dataclass(frozen=True, slots=True)
 class SlowReading:
-    """A reading that is read less often."""
+    """A reading at longer intervals."""
 
     name: str
     took_ms: float
@@ -174,7 +172,7 @@ class GpuFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
-    """A GPU, or a MIG instance."""
+    """A sample of a GPU or MIG instance."""
 
     lane: str = ""
     host: str = ""
@@ -199,30 +197,33 @@ class GpuSample:
     faults: tuple[GpuFault, ...] = ()
 
     def age_s(self, name: str) -> float:
-        """Return how much older a reading is."""
-        return next(((self.at_ns - one.at_ns) / 1e9 for one in self.slow if one.name == name), 0.0)
+        """Return a reading's age relative to the sample."""
+        return next(((self.at_ns - reading.at_ns) / 1e9 for reading in self.slow if reading.name == name), 0.0)
 
-    def on_clock(self, here: Callable[[int], int]) -> GpuSample:
+    def on_clock(self, convert_ns: Callable[[int], int]) -> GpuSample:
         """Return the sample with converted stamps."""
-        on_it = self.processes
-        since_ns, until_ns = (None if one is None else here(one) for one in (on_it.since_ns, on_it.until_ns))
+        processes = self.processes
+        since_ns, until_ns = (
+            None if time_ns is None else convert_ns(time_ns)
+            for time_ns in (processes.since_ns, processes.until_ns)
+        )
         return replace(
             self,
-            at_ns=here(self.at_ns),
-            processes=replace(on_it, since_ns=since_ns, until_ns=until_ns),
-            slow=tuple(replace(one, at_ns=here(one.at_ns)) for one in self.slow),
-            faults=tuple(replace(fault, at_ns=here(fault.at_ns)) for fault in self.faults),
+            at_ns=convert_ns(self.at_ns),
+            processes=replace(processes, since_ns=since_ns, until_ns=until_ns),
+            slow=tuple(replace(reading, at_ns=convert_ns(reading.at_ns)) for reading in self.slow),
+            faults=tuple(replace(fault, at_ns=convert_ns(fault.at_ns)) for fault in self.faults),
         )
 
 
 def unread(part: Part, why: Missing) -> Part:
-    """Return a part without readings."""
+    """Return a part with the reason for all readings."""
     kind: Any = type(part)
     readings: dict[str, object] = {}
-    for one in fields(kind):
-        if one.default is NOT_READ:
-            readings[one.name] = why
-        elif is_dataclass(one.default):
-            readings[one.name] = unread(getattr(part, one.name), why)
+    for field_ in fields(kind):
+        if field_.default is NOT_READ:
+            readings[field_.name] = why
+        elif is_dataclass(field_.default):
+            readings[field_.name] = unread(getattr(part, field_.name), why)
     result: Part = replace(cast(Any, part), **readings)
     return result

@@ -11,14 +11,13 @@ from tfmon.model.race import BetweenProcesses, Machine
 from tfmon.model.spec import LaneSpec
 
 SCHEMA = 10
-"""Others are refused. New events, and fields with a default, need no new version."""
+"""The only readable version. New events and fields with a default need no new version."""
 JSON_SCHEMA = 10
-"""Others are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The race that is recorded."""
+    """The facts about the recorded race."""
 
     schema: int
     tfmon: str
@@ -41,11 +40,11 @@ class Header:
 
     @property
     def lane_names(self) -> dict[str, str]:
-        """Names on the time line."""
+        """Lane names on the time line."""
         return {
             lane.name: lane.id if lane.id and (lane.apart or lane.number) else lane.name for lane in self.lanes
         }
 
     def wall_s(self, at_ns: int) -> float:
-        """Return an event's seconds since the epoch."""
+        """Return the seconds since the epoch for a stamp."""
         return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9

@@ -1,4 +1,4 @@
-"""Histograms of step times with equal bins, so that they can be added."""
+"""Histograms of step times with common bins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BINS_PER_OCTAVE = 64
 
 
 def bin_of(duration_ns: float) -> int:
-    """Return the bin of a duration."""
+    """Return the index of a duration's bin."""
     return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
 
 
@@ -49,6 +49,6 @@ def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
 
 
 def quantile_ms(bins: Mapping[int, int], fraction: float) -> float | None:
-    """Return the same in milliseconds."""
+    """Return a quantile in milliseconds."""
     duration_ns = quantile_ns(bins, fraction)
     return None if duration_ns is None else duration_ns / 1e6

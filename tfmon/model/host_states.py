@@ -1,4 +1,4 @@
-"""The facts about each machine, by the host name that the user gave; two can mean the same."""
+"""The facts about each machine, by host name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ THROTTLED_PCT = 5.0
 
 @dataclass
 class HostState(StatePart):
-    """The known facts about a machine."""
+    """The facts about a machine."""
 
     machine: Machine = field(default_factory=Machine)
     sample: HostSample | None = None
@@ -69,7 +69,6 @@ def machine_key(hosts: Hosts, host: str) -> str:
 
 
 def _same_start(before: Machine, now: Machine) -> Machine:
-    """Keep facts unless the machine was rebooted."""
     if not now.boot or now.boot != before.boot:
         return now
     return replace(
@@ -90,22 +89,22 @@ def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample
         if lane.spec.host == sample.host:
             if before is not None:
                 lane.discard(before.at_ns, sample.at_ns, reasons)
-            lane.on_host_sample(sample)
+            lane.speed.read(others_pct=known(sample.others_cpu_pct), stolen_pct=known(sample.steal_pct))
     state.sample, state.history = sample, (*state.history, sample)[-HISTORY_SAMPLES:]
 
 
 def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> None:
     """Store a sample, which can disturb lanes."""
     state, key = hosts[sample.host], machine_key(hosts, sample.host)
-    users = [one for one in lanes if machine_key(hosts, one.spec.host) == key and has_device(one, sample)]
+    users = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key and has_device(lane, sample)]
     only_lane = sum(not lane.over for lane in users) == 1
     trained = [lane for lane in lanes if trains_on(lane, sample)]
     for lane in trained:
         lane.on_gpu_sample(sample, only_lane=only_lane)
-    own = own_pids(hosts, lanes, sample.host)
+    lane_pids = own_pids(hosts, lanes, sample.host)
     if users:
-        state.gpu_users = gpu_others.with_names(state.gpu_users, sample.processes, own)
-        taken = gpu_others.taken(sample.processes, own)
+        state.gpu_users = gpu_others.with_names(state.gpu_users, sample.processes, lane_pids)
+        taken = gpu_others.taken(sample.processes, lane_pids)
         for lane in users:
             lane.on_gpu_taken(sample.index, taken)
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)
@@ -114,7 +113,8 @@ def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> N
     else:
         state.gpus = tuple(sample if gpu is before else gpu for gpu in state.gpus)
         for lane in trained:
-            lane.discard(before.at_ns, sample.at_ns, _gpu_disturbances(sample))
+            # A power cap does not disturb: most GPUs reach it.
+            lane.discard(before.at_ns, sample.at_ns, (GPU_THROTTLED,) * bool(sample.clocks.lowered_by(ALARM)))
     history = (*state.gpu_history.get(sample.key, ()), sample)[-HISTORY_SAMPLES:]
     state.gpu_history = {**state.gpu_history, sample.key: history}
 
@@ -122,8 +122,8 @@ def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> N
 def own_pids(hosts: Hosts, lanes: Lanes, host: str) -> set[int]:
     """Return the lanes' processes on a machine."""
     key = machine_key(hosts, host)
-    here = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
-    return {pid for lane in here for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
+    local = [lane for lane in lanes if machine_key(hosts, lane.spec.host) == key]
+    return {pid for lane in local for pid in (*lane.tree.pids, lane.process.pid) if pid is not None}
 
 
 def trains_on(state: LaneState, gpu: GpuSample) -> bool:
@@ -132,7 +132,7 @@ def trains_on(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def has_device(state: LaneState, gpu: GpuSample) -> bool:
-    """Return whether a lane has a GPU."""
+    """Return whether a lane trains on a GPU."""
     if state.spec.kind != "gpu" or gpu.hidden:
         return False
     if state.process.gpu_uuids:
@@ -143,10 +143,7 @@ def has_device(state: LaneState, gpu: GpuSample) -> bool:
 
 
 def host_disturbances(sample: HostSample) -> tuple[str, ...]:
-    """Return the disturbances of all lanes.
-
-    Stolen time is not one: it affects all lanes equally.
-    """
+    """Return the disturbances. Stolen time affects all lanes equally."""
     limits = (
         (SWAPPING, sample.swap_in_bytes_per_s, SWAP_BYTES_PER_S),
         (SWAPPING, sample.swap_out_bytes_per_s, SWAP_BYTES_PER_S),
@@ -154,8 +151,3 @@ def host_disturbances(sample: HostSample) -> tuple[str, ...]:
     )
     result = [name for name, reading, limit in limits if (value := known(reading)) is not None and value > limit]
     return tuple(dict.fromkeys(result))
-
-
-def _gpu_disturbances(sample: GpuSample) -> tuple[str, ...]:
-    """A power cap is not one: most GPUs reach it."""
-    return (GPU_THROTTLED,) if sample.clocks.lowered_by(ALARM) else ()

@@ -32,13 +32,13 @@ class Knob:
     kind: Literal["live", "restart"] = "restart"
     """`live` keeps the running child."""
     choices: tuple[KnobValue, ...] = ()
-    """All values, or those that a key steps through."""
+    """All values, or the steps of a key."""
     low: float | None = None
     high: float | None = None
     words: tuple[str, ...] = ()
-    """In place of a number."""
+    """Allowed words instead of a number."""
     remedies: tuple[KnobValue, ...] = ()
-    """Choices with the same work; one can be advised."""
+    """Choices that do the same work."""
 
     def parse(self, text: str) -> KnobValue:
         """Parse text; raises KnobError."""
@@ -92,7 +92,7 @@ class Knob:
         return _either([*self.words, span])
 
     def next(self, value: KnobValue, direction: int, *, high: float | None = None) -> KnobValue:
-        """Return the value after a key press; numbers step by powers of two."""
+        """Return the value after a key press. Numbers step by powers of two."""
         if isinstance(self.default, bool):
             return not value
         if self.choices:
@@ -123,7 +123,7 @@ BATCH_SIZE = Knob("batch_size", default=32, help="Examples in one training step.
 PREFETCH = Knob(
     "prefetch",
     default="auto",
-    help="Batches that tf.data makes ready ahead of the step; off makes each one when it is needed.",
+    help="Batches that tf.data prepares ahead of the step; off: each one when it is needed.",
     kind="live",
     choices=("off", 1, 2, "auto"),
     low=1,
@@ -180,7 +180,6 @@ BATCH_SCOPE = Knob(
     kind="live",
     choices=(GLOBAL, PER_REPLICA),
 )
-"""For lanes on several devices."""
 VARIANT = Knob("variant", default="", help="Which form of the scenario runs.")
 INPUT: tuple[Knob, ...] = (BATCH_SIZE, PREFETCH)
 PREPARE: tuple[Knob, ...] = (PARALLEL_CALLS, CACHE)
@@ -207,13 +206,12 @@ INTER_THREADS = Knob(
 ALLOCATOR = Knob(
     "allocator",
     default="bfc",
-    help="What hands out GPU memory: TensorFlow's own pool, or CUDA's, which has no fragments.",
+    help="Allocator of GPU memory: TensorFlow's own pool, or CUDA's, which does not fragment.",
     choices=("bfc", "cuda_malloc_async"),
 )
 PYTHON = "python"
-"""The interpreter of a script's lane."""
 LEVERS: tuple[Knob, ...] = (XLA, MIXED_PRECISION, STEPS_PER_EXECUTION, THREADS, INTER_THREADS, ALLOCATOR)
-"""Of any script's lane, applied when libraries are loaded or a model is compiled."""
+"""Knobs of every script."""
 
 
 BY_HAND = "in a loop of its own it is the function's: @tf.function(jit_compile=True), or several steps in one call"
@@ -280,7 +278,7 @@ def _split(assignments: Sequence[str]) -> list[tuple[str, str]]:
 def _guess(name: str, text: str) -> KnobValue:
     for knob in (*COMMON, *LEVERS):
         if knob.name == name:
-            with contextlib.suppress(KnobError):  # the script has its own
+            with contextlib.suppress(KnobError):  # the script defines the knob differently
                 return knob.parse(text)
     if text.lower() in ("on", "off", "true", "false"):
         return text.lower() in _ON

@@ -7,188 +7,145 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from tfmon.model import gpu_others
+from tfmon.model import events, lane_events, lane_state, script_events
 from tfmon.model.account import Accounted
-from tfmon.model.events import (
-    BadLine,
-    EndRequested,
-    Event,
-    KnobRequested,
-    LaneEnded,
-    LaneStalled,
-    LaneStarted,
-    Suspended,
-)
-from tfmon.model.gpu_others import Taken
+from tfmon.model.gpu_others import MOST_TAKEN, Taken
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SIZE, show
-from tfmon.model.lane_events import (
-    IN_A_STEP,
-    STOOD_STILL,
-    SUSPENDED,
-    Built,
-    Finished,
-    FromLane,
-    Hello,
-    KnobApplied,
-    KnobRefused,
-    LaneFailed,
-    LibrariesLoaded,
-    PhaseEntered,
-    Profiled,
-    SliceEnded,
-    Window,
-)
-from tfmon.model.lane_state import (
-    ABSENT,
-    BUILDING,
-    DONE,
-    FAILED,
-    IMPORTING,
-    PAUSED,
-    RACING,
-    STARTING,
-    Heartbeat,
-    LaneState,
-    LossCurve,
-    ProcessInfo,
-    ScriptFacts,
-    Trouble,
-)
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuPart, GpuUse
-from tfmon.model.readings import NOT_SAMPLED, HostSample, Missing, TreeSample, known
-from tfmon.model.script_events import (
-    CHANNEL_CLOSED,
-    MOST_CAUSES,
-    CauseSeen,
-    DefaultsResolved,
-    InputDescribed,
-    KnobOffered,
-    NotMeasured,
-    PathsUsed,
-    Progressed,
-    StackReported,
-    StepDescribed,
-)
+from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
 from tfmon.model.speed import SpeedWatch
 from tfmon.model.windows import Measurements
 
 MOST_PROFILES = 6
 MOST_PLACES = 100
-"""Further phases of a script count as the last one."""
+"""Further steps count as the last step."""
 MOST_SUSPENSIONS = 16
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 OTHERS_MARK = "others "
 OTHERS_MARK_EVERY_NS = 30_000_000_000
-SIGNS_OF_LIFE = tuple(kind for kind in get_args(FromLane) if kind not in (StackReported, PathsUsed))
-"""A lane that hangs also reports stacks."""
+SIGNS_OF_LIFE = tuple(
+    kind
+    for kind in get_args(lane_events.FromLane)
+    if kind not in (script_events.StackReported, script_events.PathsUsed)
+)
+"""A hanging lane also reports stacks."""
 
 
-class Lane(LaneState):
-    """Thread: the session's lock is required."""
+class Lane(lane_state.LaneState):
+    """A lane. Thread: the session's lock is required."""
 
     @classmethod
-    def from_state(cls, state: LaneState) -> Lane:
+    def from_state(cls, state: lane_state.LaneState) -> Lane:
         """Return a lane with a copied state."""
         return state._copy_as(cls)
 
-    def accept(self, event: Event) -> None:
+    def accept(self, event: events.Event) -> None:
         """Change the state by an event."""
-        if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, Window):
+        if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, lane_events.Window):
             self.heartbeat.hear(event.at_ns)
         phase = self.phase
         self._take(event)
-        unchanged = isinstance(event, PhaseEntered) and self.phase == phase
-        quiet = isinstance(event, Window) and not event.traced_steps
+        unchanged = isinstance(event, lane_events.PhaseEntered) and self.phase == phase
+        quiet = isinstance(event, lane_events.Window) and not event.traced_steps
         if not unchanged and not quiet:
             self.log = append_log(self.log, event)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: events.Event) -> None:
+        process = self.process
         match event:
-            case Window():
+            case lane_events.Window():
                 self._on_window(event)
-            case SliceEnded():
+            case lane_events.SliceEnded():
                 self.measurements.end_slice(event)
             case TreeSample():
                 self.on_tree_sample(event)
-            case PhaseEntered():
+            case lane_events.PhaseEntered():
                 self._on_phase_entered(event)
-            case KnobRequested():
+            case events.KnobRequested():
                 self.changes.requested = {**self.changes.requested, event.knob: event}
                 self.changes.refused = ""
-            case KnobApplied():
+            case lane_events.KnobApplied():
                 self._on_knob_applied(event)
-            case KnobRefused():
+            case lane_events.KnobRefused():
                 self.changes.answer(event.knob, event.request)
                 self.changes.refused, self.changes.refused_ns = event.reason, event.at_ns
-            case LaneStarted():
+            case events.LaneStarted():
                 self._on_started(event)
-            case Hello():
+            case lane_events.Hello():
                 self._on_hello(event)
-            case LibrariesLoaded():
-                self._on_libraries_loaded(event)
-            case Built():
-                self.process.data_examples = event.examples
+            case lane_events.LibrariesLoaded():
+                loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
+                process.versions = {**process.versions, **loaded}
+                process.device_name, process.bfloat16 = event.device_name, event.bfloat16
+                process.gpu_uuids = event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ())
+            case lane_events.Built():
+                process.data_examples = event.examples
                 self.settings = event.settings
-            case LaneFailed():
-                self._enter(ABSENT if event.kind == "device_absent" else FAILED, event.at_ns)
-                self.trouble = Trouble(event.message, event.hint, event.kind)
-            case Finished() if not self.over:
-                self._enter(DONE, event.at_ns)
-            case EndRequested():
+            case lane_events.LaneFailed():
+                self._enter(lane_state.ABSENT if event.kind == "device_absent" else lane_state.FAILED, event.at_ns)
+                self.trouble = lane_state.Trouble(event.message, event.hint, event.kind)
+            case lane_events.Finished() if not self.over:
+                self._enter(lane_state.DONE, event.at_ns)
+            case events.EndRequested():
                 self.end.stood_still_s = self.stands_still_s(event.at_ns)
                 self.end.requested = event
-            case LaneEnded():
+            case events.LaneEnded():
                 self._on_ended(event)
-            case LaneStalled():
+            case events.LaneStalled():
                 self.heartbeat.stalled_since_ns = event.since_ns
-            case Suspended():
-                self._on_suspended(event)
+            case events.Suspended():
+                suspensions = self.heartbeat.suspensions[1 - MOST_SUSPENSIONS :]
+                self.heartbeat.suspensions = (*suspensions, (event.since_ns, event.at_ns))
+                self.discard(event.since_ns, event.at_ns, (lane_events.SUSPENDED,))
+                self.mark_charts(event.at_ns, f"{lane_events.SUSPENDED} {event.lasted_s:.0f} s")
             case _:
                 self._learn(event)
 
-    def _learn(self, event: Event) -> None:
-        """Store a fact about the process or its script."""
+    def _learn(self, event: events.Event) -> None:
         process, script = self.process, self.script
         match event:
-            case Progressed():
+            case script_events.Progressed():
                 self._on_progressed(event)
-            case NotMeasured():
+            case script_events.NotMeasured():
                 self._on_not_measured(event)
-            case StepDescribed():
+            case script_events.StepDescribed():
                 self._on_step_described(event)
-            case Profiled():
+            case lane_events.Profiled():
                 self._on_profiled(event)
-            case PathsUsed():
-                self._on_paths_used(event)
-            case KnobOffered():
+            case script_events.PathsUsed():
+                uses = script.uses
+                script.uses = uses | {path: uses.get(path, "") + use for path, use in event.uses.items()}
+                if written := [Path(path).name for path, use in event.uses.items() if "w" in use]:
+                    self.speed.note(event.at_ns, f"{written[-1]} was written")
+            case script_events.KnobOffered():
                 self.settings = {**self.settings, event.knob: event.value}
-            case DefaultsResolved():
+            case script_events.DefaultsResolved():
                 script.resolved = event.values
-            case InputDescribed():
+            case script_events.InputDescribed():
                 script.input_traits = event.traits
-            case CauseSeen():
+            case script_events.CauseSeen():
                 causes = [cause for cause in script.causes if cause.key != event.key]
-                script.causes = (*causes, event)[-MOST_CAUSES:]
-            case BadLine():
+                script.causes = (*causes, event)[-script_events.MOST_CAUSES :]
+            case events.BadLine():
                 process.bad_lines += event.lines
                 process.last_bad_line = event.problem
-            case StackReported():
+            case script_events.StackReported():
                 process.stack = event
             # A process that has not trained may have started the training one.
             case Accounted() if event.trained or not self.totals.steps:
                 self.account = event
 
-    def _on_window(self, window: Window) -> None:
+    def _on_window(self, window: lane_events.Window) -> None:
         heartbeat = self.heartbeat
         if reasons := heartbeat.reasons_to_discard(window):
             window = replace(window, marks=(*window.marks, *reasons))
-        elif IN_A_STEP not in window.marks:
+        elif lane_events.IN_A_STEP not in window.marks:
             heartbeat.longest_window_ns = max(heartbeat.longest_window_ns, window.span_ns)
         heartbeat.hear(window.at_ns)
         if self.end.stood_still_s is not None:
-            window = replace(window, marks=(*window.marks, STOOD_STILL))
+            window = replace(window, marks=(*window.marks, lane_events.STOOD_STILL))
         if self.script.not_measured.get("examples"):
             window = replace(window, examples=0, sampled_examples=0)
         if self.script.not_measured.get("loss"):
@@ -196,7 +153,7 @@ class Lane(LaneState):
         totals = self.totals
         totals.steps = totals.steps_before + window.step
         totals.examples += window.examples + window.sampled_examples
-        totals.losses = totals.losses.plus(totals.steps, window.loss)
+        totals.losses = totals.losses.with_loss(totals.steps, window.loss)
         sampled_ns = window.sampled_input_ns + (window.sampled_copy_ns or 0) + window.sampled_call_ns
         totals.trained_ns += (window.span_ns if window.steps else 0) + sampled_ns + window.sampled_tail_ns
         if window.traced_steps:
@@ -213,42 +170,38 @@ class Lane(LaneState):
         self.tree.end_window()
         self.gpu_use.end_window(window)
 
-    def on_slice_granted(self, at_ns: int, *, own: bool) -> None:
+    def on_slice_granted(self, at_ns: int, *, trains: bool) -> None:
         """Store the start of a slice."""
-        if own != (self.step_clock.granted_ns is not None):
+        if trains != (self.step_clock.granted_ns is not None):
             self.turn_since_ns = at_ns
-        self.tree.clock = self.tree.clock.granted(at_ns, own=own)
-        self.step_clock = self.step_clock.granted(at_ns, own=own)
+        self.tree.clock = self.tree.clock.granted(at_ns, trains=trains)
+        self.step_clock = self.step_clock.granted(at_ns, trains=trains)
 
     def on_tree_sample(self, sample: TreeSample, *, sliced: bool = False, cores: float = 0) -> None:
-        """Store a sample; CPU of a `sliced` lane is per time in slices."""
+        """Store a sample. CPU of a `sliced` lane is per time in slices."""
         if self.over:
             return
-        racing = self.phase == RACING
+        racing = self.phase == lane_events.RACING
         if sliced and racing:
             sample = self.tree.in_slices(sample, cores)
         self.tree.add(sample, self.phase, racing=racing, ending=self.end.requested is not None)
         self.measurements.sample(sample.at_ns, cpu_pct=sample.cpu_pct, private_bytes=sample.private_bytes)
         self.speed.read(cpu_pct=known(sample.cpu_pct), waited_pct=known(sample.waited_pct))
 
-    def on_host_sample(self, sample: HostSample) -> None:
-        """Store readings of its machine."""
-        self.speed.read(others_pct=known(sample.others_cpu_pct), stolen_pct=known(sample.steal_pct))
-
     def on_gpu_sample(self, sample: GpuSample, *, only_lane: bool) -> None:
-        """Store a sample of one of its GPUs."""
+        """Store a sample of one of the lane's GPUs."""
         if self.over:
             return
-        racing, count, use = self.phase == RACING, self.spec.devices, self.gpu_use
-        opening = self.phase in (STARTING, IMPORTING)
-        part = use.parts.get(sample.key, GpuPart()).plus(
+        racing, count, use = self.phase == lane_events.RACING, self.spec.devices, self.gpu_use
+        opening = self.phase in (lane_events.STARTING, lane_events.IMPORTING)
+        part = use.parts.get(sample.key, GpuPart()).with_sample(
             sample,
             self.tree.pids,
             before=opening,
-            only_lane=only_lane and not opening and self.phase != BUILDING,
+            only_lane=only_lane and not opening and self.phase != lane_events.BUILDING,
             peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
         )
-        use.parts = {key: one for key, one in use.parts.items() if self.process.uses_gpu(key)}
+        use.parts = {key: part for key, part in use.parts.items() if self.process.uses_gpu(key)}
         use.add_part(sample.key, part, count, racing=racing)
         if racing and only_lane:
             use.add_activity(sample.activity)
@@ -256,21 +209,20 @@ class Lane(LaneState):
         self.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz))
 
     def on_gpu_taken(self, index: int, taken: Taken | None) -> None:
-        """Store and mark the use by others."""
-        if self.phase != RACING:
+        """Store and mark the use of a GPU by others."""
+        if self.phase != lane_events.RACING:
             return
         before = self.gpu_use.taken.get(index, ())
-        readings = gpu_others.with_taken(before, taken)
-        if taken is None or readings is before:
+        if taken is None or (before and taken.until_ns <= before[-1].until_ns):
             return
-        self.gpu_use.taken = {**self.gpu_use.taken, index: readings}
+        self.gpu_use.taken = {**self.gpu_use.taken, index: (*before[1 - MOST_TAKEN :], taken)}
         if not taken.counts:
             return
         marks = [mark.at_ns for mark in self.changes.marks if mark.text.startswith(OTHERS_MARK)]
         if not marks or taken.since_ns - max(marks) > OTHERS_MARK_EVERY_NS:
             self.mark_charts(taken.since_ns, f"{OTHERS_MARK}{taken.pct:.0f} %")
 
-    def _on_phase_entered(self, event: PhaseEntered) -> None:
+    def _on_phase_entered(self, event: lane_events.PhaseEntered) -> None:
         if event.phase == "warming up":
             self.heartbeat.warm_up_ns = 0
         elif event.phase == "ready":
@@ -278,7 +230,7 @@ class Lane(LaneState):
         if not self.over:
             self._enter(event.phase, event.at_ns)
 
-    def _on_knob_applied(self, event: KnobApplied) -> None:
+    def _on_knob_applied(self, event: lane_events.KnobApplied) -> None:
         self.changes.answer(event.knob, event.request)
         self.changes.refused = ""
         self.changes.mark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
@@ -289,8 +241,8 @@ class Lane(LaneState):
         self.step.computing_share = self.step.calling_share = None
         self.step.profiles = ()
 
-    def _on_started(self, event: LaneStarted) -> None:
-        self.heartbeat = Heartbeat(heard_ns=event.at_ns, suspensions=self.heartbeat.suspensions)
+    def _on_started(self, event: events.LaneStarted) -> None:
+        self.heartbeat = lane_state.Heartbeat(heard_ns=event.at_ns, suspensions=self.heartbeat.suspensions)
         if event.renewed:
             self._renew(event)
             return
@@ -303,11 +255,11 @@ class Lane(LaneState):
             period=before.period + 1,
             until_ns=before.until_ns,
         )
-        fresh = LaneState(
+        fresh = lane_state.LaneState(
             spec=self.spec,
             phase_since_ns=event.at_ns,
-            process=ProcessInfo(self.process.number + 1, event.pid, event.at_ns, event.source),
-            script=ScriptFacts(command=event.command),
+            process=lane_state.ProcessInfo(self.process.number + 1, event.pid, event.at_ns, event.source),
+            script=lane_state.ScriptFacts(command=event.command),
             settings=event.settings,
             measurements=measurements,
             gpu_use=GpuUse(used_bytes=NO_GPU if self.spec.kind == "cpu" else NOT_SAMPLED),
@@ -316,12 +268,12 @@ class Lane(LaneState):
         )
         vars(self).update(vars(fresh))
 
-    def _renew(self, event: LaneStarted) -> None:
+    def _renew(self, event: events.LaneStarted) -> None:
         if event.settings != self.settings:
             self._restart_measurement()
             self.step.profiles = ()
         self.speed = SpeedWatch()
-        self.phase, self.phase_since_ns = STARTING, event.at_ns
+        self.phase, self.phase_since_ns = lane_events.STARTING, event.at_ns
         self.process.number += 1
         self.process.pid, self.process.started_ns = event.pid, event.at_ns
         self.tree.pids, self.tree.processes = (), None
@@ -331,24 +283,17 @@ class Lane(LaneState):
         self.end.event = None
         self.totals.steps_before = self.totals.steps
 
-    def _on_hello(self, event: Hello) -> None:
+    def _on_hello(self, event: lane_events.Hello) -> None:
         process = self.process
         process.pid = event.pid
         process.versions = {**process.versions, "python": event.python}
         process.reports_stack, process.unlike = event.reports_stack, event.unlike
         reasons = self.script.not_measured.items()
-        self.script.not_measured = {what: reason for what, reason in reasons if what != "steps"}
+        self.script.not_measured = {figure: reason for figure, reason in reasons if figure != "steps"}
         self.totals.steps_before = self.totals.steps
         self.measurements.process = 0
 
-    def _on_libraries_loaded(self, event: LibrariesLoaded) -> None:
-        process = self.process
-        loaded = {"tensorflow": event.tensorflow, "keras": event.keras, "numpy": event.numpy}
-        process.versions = {**process.versions, **loaded}
-        process.device_name, process.bfloat16 = event.device_name, event.bfloat16
-        process.gpu_uuids = event.gpu_uuids or ((event.gpu_uuid,) if event.gpu_uuid else ())
-
-    def _on_ended(self, event: LaneEnded) -> None:
+    def _on_ended(self, event: events.LaneEnded) -> None:
         command = self.script.command
         if command and event.signal is not None and self.totals.steps:
             self._set_not_measured("end", NOT_SENT)
@@ -363,14 +308,14 @@ class Lane(LaneState):
         if trouble is not None:
             if not stalled and not event.memory_kills:
                 trouble = of_script or trouble
-            self._enter(FAILED, event.at_ns)
+            self._enter(lane_state.FAILED, event.at_ns)
             self.trouble = trouble
         else:
             if command and not stalled and well:
                 self.trouble = of_script
-            self._enter(DONE, event.at_ns)
+            self._enter(lane_state.DONE, event.at_ns)
 
-    def _on_progressed(self, event: Progressed) -> None:
+    def _on_progressed(self, event: script_events.Progressed) -> None:
         script, before = self.script, self.script.progress
         if before is not None and (before.epoch, before.doing) != (event.epoch, event.doing):
             epoch = f"epoch {event.epoch} began"
@@ -378,47 +323,40 @@ class Lane(LaneState):
             self.speed.note(event.at_ns, text)
         done = before.epochs_done if before is not None else 0
         if event.epochs_done < done:
-            script.validation = LossCurve()
+            script.validation = lane_state.LossCurve()
         if event.epochs_done != done:
-            script.validation = script.validation.plus(event.epochs_done, event.metrics.get("val_loss"))
+            script.validation = script.validation.with_loss(event.epochs_done, event.metrics.get("val_loss"))
         script.progress = event
 
-    def _on_not_measured(self, event: NotMeasured) -> None:
-        what, reason = event.what, event.reason
-        if reason == CHANNEL_CLOSED:
-            self._set_not_measured(what, f"{reason} after {self.totals.steps:,} steps")
+    def _on_not_measured(self, event: script_events.NotMeasured) -> None:
+        figure, reason = event.what, event.reason
+        if reason == script_events.CHANNEL_CLOSED:
+            self._set_not_measured(figure, f"{reason} after {self.totals.steps:,} steps")
             return
-        if what == "processes":
-            others = self.script.not_measured.get("processes", "").partition(": ")[2]
+        if figure == "processes":
+            processes = self.script.not_measured.get("processes", "").partition(": ")[2]
             text = f"several processes train at once, and the first alone is counted, {self.process.pid}; not: "
-            self._set_not_measured(what, text + (f"{others}, {reason}" if others else reason))
+            self._set_not_measured(figure, text + (f"{processes}, {reason}" if processes else reason))
             return
-        self._set_not_measured(what, reason)
-        if what == "examples" and reason and self.totals.examples:
+        self._set_not_measured(figure, reason)
+        if figure == "examples" and reason and self.totals.examples:
             speed = self.speed
             self._restart_measurement()
             self.totals.examples, self.speed = 0, speed
-        elif what == "loss" and reason:
+        elif figure == "loss" and reason:
             self.totals.losses = replace(self.totals.losses, first=None, last=None)
 
-    def _on_step_described(self, event: StepDescribed) -> None:
-        """A step at another location begins a new steady state."""
+    def _on_step_described(self, event: script_events.StepDescribed) -> None:
         script, places = self.script, self.script.places
         script.step_traits = event.traits
-        if event.place in places or len(places) >= MOST_PLACES:
+        if event.position in places or len(places) >= MOST_PLACES:
             return
-        script.step, script.places = event.text, (*places, event.place)
+        script.step, script.places = event.text, (*places, event.position)
         if places:
             self.measure_again()
-            self.mark_charts(event.at_ns, event.place)
+            self.mark_charts(event.at_ns, event.position)
 
-    def _on_suspended(self, event: Suspended) -> None:
-        suspensions = self.heartbeat.suspensions[1 - MOST_SUSPENSIONS :]
-        self.heartbeat.suspensions = (*suspensions, (event.since_ns, event.at_ns))
-        self.discard(event.since_ns, event.at_ns, (SUSPENDED,))
-        self.mark_charts(event.at_ns, f"{SUSPENDED} {event.lasted_s:.0f} s")
-
-    def _on_profiled(self, event: Profiled) -> None:
+    def _on_profiled(self, event: lane_events.Profiled) -> None:
         step, profile = self.step, event.profile
         step.profiles = (*step.profiles, profile)[-MOST_PROFILES:]
         if isinstance(profile.call, Missing):
@@ -427,20 +365,13 @@ class Lane(LaneState):
         if profile.computing_share is not None:
             step.computing_share = profile.computing_share
 
-    def _on_paths_used(self, event: PathsUsed) -> None:
-        uses = self.script.uses
-        self.script.uses = uses | {path: uses.get(path, "") + use for path, use in event.uses.items()}
-        written = [Path(path).name for path, use in event.uses.items() if "w" in use]
-        if written:
-            self.speed.note(event.at_ns, f"{written[-1]} was written")
-
     def measure_again(self) -> None:
-        """Begin a new steady state, unless over."""
+        """Begin a new steady state of a running lane."""
         if not self.over:
             self._restart_measurement()
 
     def mark_charts(self, at_ns: int, text: str) -> None:
-        """Add a mark, unless over."""
+        """Mark the charts of a running lane."""
         if not self.over:
             self.changes.mark(at_ns, text)
 
@@ -453,7 +384,7 @@ class Lane(LaneState):
     def _enter(self, phase: str, at_ns: int) -> None:
         if phase == self.phase:
             return
-        if (self.phase, phase) == (PAUSED, RACING):
+        if (self.phase, phase) == (lane_events.PAUSED, lane_events.RACING):
             self.speed = SpeedWatch()
         self.phase_before, self.phase, self.phase_since_ns = self.phase, phase, at_ns
 
@@ -462,5 +393,5 @@ class Lane(LaneState):
         self.speed = SpeedWatch()
         self.gpu_use.taken = {}
 
-    def _set_not_measured(self, what: str, reason: str) -> None:
-        self.script.not_measured = {**self.script.not_measured, what: reason}
+    def _set_not_measured(self, figure: str, reason: str) -> None:
+        self.script.not_measured = {**self.script.not_measured, figure: reason}

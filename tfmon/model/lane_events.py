@@ -1,42 +1,32 @@
-"""The events that a lane sends over the event pipe.
-
-The field types have the limits that the codec checks, so that sums and divisions are safe.
-"""
+"""The events that a lane sends over the event pipe. The codec checks the limits of the field types."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Annotated, TypeAlias
 
+from tfmon.model import script_events
 from tfmon.model.account import Accounted
-from tfmon.model.event_base import LaneEvent, Stamp
+from tfmon.model.event_base import LaneEvent
 from tfmon.model.knobs import KnobValue
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Amount, Range, SliceLoad
-from tfmon.model.script_events import (
-    CauseSeen,
-    DefaultsResolved,
-    InputDescribed,
-    KnobOffered,
-    NotMeasured,
-    PathsUsed,
-    Progressed,
-    StackReported,
-    StepDescribed,
-)
 
+STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
+WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
+"""Phases. A `ready` lane waits for the common start."""
+OUT_OF_MEMORY = "out_of_memory"
+LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
 SLICE_START = "after a switch"
-"""Marks windows just after the switch to the lane."""
 IN_A_STEP = "suspended in a step"
-"""Marks windows with a suspension outside of steps or while it waited."""
+"""Windows with a suspension between steps or during a wait."""
 STALL = "stall"
 SUSPENDED = "suspended"
 STOOD_STILL = "stood still until its end"
-"""Marks a stalled lane's last window."""
 STOPPED = "suspended or paused"
 PROTOCOL = 2
 Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""Up to 2^64 ns."""
+"""Bins of up to 2^64 ns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +37,7 @@ class Hello(LaneEvent):
     pid: int
     python: str
     reports_stack: bool = False
-    """On SIGUSR1 (a scenario's child), or on ReportStack."""
+    """A scenario's child reports on SIGUSR1, a script on ReportStack."""
     unlike: tuple[str, ...] = ()
 
 
@@ -68,7 +58,6 @@ class LibrariesLoaded(LaneEvent):
     device_name: str
     gpu_uuid: str | None = None
     gpu_uuids: tuple[str, ...] = ()
-    """In TensorFlow's order."""
     bfloat16: bool = False
 
 
@@ -83,19 +72,15 @@ class Built(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window(LaneEvent):
-    """The work between two synchronised points, up to the end of the latest step.
+    """The work between two synchronised points: from the previous window, or the first step after a pause."""
 
-    It begins at the end of the previous one, or after a pause at the first step.
-    """
-
-    at_ns: Stamp
     span_ns: Annotated[int, Range(1, 10**17)]
     steps: Amount
     examples: Amount
     step: Amount
     input_ns: Amount
     call_ns: Amount
-    """Dispatch and, on the CPU, compute."""
+    """Time of dispatch and, on the CPU, of computing."""
     sync_ns: Amount
     report_ns: Amount
     longest_ns: Amount
@@ -107,23 +92,22 @@ class Window(LaneEvent):
     gpu_memory_allocated_bytes: int | None = None
     gpu_memory_peak_bytes: int | None = None
     left_out_ns: dict[str, Amount] = field(default_factory=dict)
-    """Time before it in no window, by reason."""
+    """Earlier time in no window, by reason."""
     traced_steps: Amount = 0
     traced_ns: Amount = 0
-    """A part of `call_ns`."""
+    """Included in `call_ns`."""
     traced: str = ""
     computing_share: Annotated[float, Range(0, 1)] | None = None
-    """Of `call_ns`, from a profile."""
+    """Share of `call_ns`, from a profile."""
     sampled: Amount = 0
-    """Steps before it with a barrier around each part, in no other figure."""
+    """Steps with a barrier around each part, in no other field."""
     sampled_examples: Amount = 0
     sampled_input_ns: Amount = 0
     sampled_copy_ns: Amount | None = None
     sampled_call_ns: Amount = 0
     sampled_tail_ns: Amount = 0
-    """After the call, on the device."""
+    """Time on the device after the call."""
     windows: Annotated[int, Range(1, 10**17)] = 1
-    """Old ones are added up."""
 
     @property
     def since_ns(self) -> int:
@@ -140,7 +124,6 @@ class Window(LaneEvent):
 class KnobApplied(LaneEvent):
     """A knob took effect in the child."""
 
-    at_ns: Stamp
     request: int
     knob: str
     value: KnobValue
@@ -160,7 +143,7 @@ class KnobRefused(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneFailed(LaneEvent):
-    """A lane reports why it fails."""
+    """A lane failed."""
 
     kind: str
     message: str
@@ -177,7 +160,7 @@ class SliceEnded(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled(LaneEvent):
-    """Profiled steps, which are in no window."""
+    """A profile of steps, which no window contains."""
 
     folder: str
     profile: Profile
@@ -193,7 +176,7 @@ class ProfileFailed(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished(LaneEvent):
-    """A lane did all its steps, or was stopped."""
+    """A lane finished its steps, or was stopped."""
 
     steps: Amount
     measured: Amount | None = None
@@ -204,7 +187,7 @@ FromLane: TypeAlias = (
     | PhaseEntered
     | LibrariesLoaded
     | Built
-    | DefaultsResolved
+    | script_events.DefaultsResolved
     | Window
     | KnobApplied
     | KnobRefused
@@ -213,13 +196,13 @@ FromLane: TypeAlias = (
     | Profiled
     | ProfileFailed
     | Finished
-    | KnobOffered
-    | Progressed
-    | NotMeasured
-    | StepDescribed
-    | InputDescribed
-    | StackReported
-    | PathsUsed
-    | CauseSeen
+    | script_events.KnobOffered
+    | script_events.Progressed
+    | script_events.NotMeasured
+    | script_events.StepDescribed
+    | script_events.InputDescribed
+    | script_events.StackReported
+    | script_events.PathsUsed
+    | script_events.CauseSeen
     | Accounted
 )

@@ -31,7 +31,7 @@ def differing(lanes: Sequence[LaneState], race: Race) -> tuple[str, ...]:
         unknown = len(values) < len(lanes)
         if len(set(map(distinct, values))) > 1 or (unknown and knob in started):
             result.append(knob)
-    order = {knob.name: place for place, knob in enumerate(race.knobs)}
+    order = {knob.name: index for index, knob in enumerate(race.knobs)}
     return tuple(sorted(result, key=lambda knob: (knob not in started, order.get(knob, len(order)), knob)))
 
 
@@ -42,14 +42,14 @@ def also_differing(lanes: Sequence[LaneState]) -> tuple[str, ...]:
 
 
 def ordered_settings(lane: LaneState) -> list[tuple[str, KnobValue, bool]]:
-    """Return (knob, value, whether lanes differ)."""
+    """Return each knob, value, and whether lanes differ."""
     values, differs = lane.in_effect, lane.differs or ()
     first = [(knob, values[knob], True) for knob in differs if knob in values]
     return first + [(knob, value, False) for knob, value in values.items() if knob not in differs]
 
 
 def set_names(lanes: Sequence[LaneState], race: Race) -> None:
-    """Set `differs` and `mark`."""
+    """Set `differs` and `mark` of all lanes."""
     differs = differing(lanes, race)
     titles = [title(lane.spec, lane.settings, differs) for lane in lanes]
     alike = Counter(titles)
@@ -58,7 +58,7 @@ def set_names(lanes: Sequence[LaneState], race: Race) -> None:
 
 
 def distinct(value: KnobValue | None) -> tuple[str, KnobValue | None]:
-    """Return a distinct key: 1 equals True."""
+    """Return a key that distinguishes 1 from True."""
     return type(value).__name__ if isinstance(value, bool) else "", value
 
 
@@ -85,11 +85,11 @@ class Collision:
 def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Collision]:
     """Return the lanes' collisions outside a view."""
     result: dict[str, Collision] = {}
-    for one, other in combinations(lanes, 2):
-        view = views.get(one.spec.host)
-        if view is None or one.spec.host != other.spec.host:
+    for lane, other in combinations(lanes, 2):
+        view = views.get(lane.spec.host)
+        if view is None or lane.spec.host != other.spec.host:
             continue
-        for path, text in _between(one, other):
+        for path, text in _between(lane, other):
             name, helps = path, 'os.environ["TFMON_LANE"] in its path keeps the lanes apart'
             if path.startswith(PORT):
                 helps = PORTS.format(path.removeprefix(PORT))
@@ -97,37 +97,40 @@ def collisions(lanes: Sequence[LaneState], views: Mapping[str, View]) -> list[Co
                 if view.kind != IN_PLACE:
                     continue
                 name, helps = str(PurePath(path).relative_to(view.folder)), NONE if view.reason else OWN
-            result.setdefault(path, Collision(name, (one.title, other.title), text.format(name), helps))
-    return [*result.values(), *(own for lane in lanes for own in _own_ports(lane, lanes))]
+            result.setdefault(path, Collision(name, (lane.title, other.title), text.format(name), helps))
+    return [*result.values(), *(moved for lane in lanes for moved in _moved_ports(lane, lanes))]
 
 
-def _own_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
+def _moved_ports(lane: LaneState, lanes: Sequence[LaneState]) -> Iterator[Collision]:
     for port, use in lane.script.uses.items():
-        if port.startswith(PORT) and (own := re.search(r"\d+", use)):
-            beside = (one for one in lanes if one.spec.host == lane.spec.host)
-            has = (one.title for one in beside if set(one.script.uses.get(port, "")) == {"b"})
-            text = f"{port} is {next(has, 'another lane')}'s; {lane.title} has {own[0]} instead"
+        if port.startswith(PORT) and (number := re.search(r"\d+", use)):
+            beside = (other for other in lanes if other.spec.host == lane.spec.host)
+            has = (other.title for other in beside if set(other.script.uses.get(port, "")) == {"b"})
+            text = f"{port} is {next(has, 'another lane')}'s; {lane.title} has {number[0]} instead"
             yield Collision(port, (), text, OWN_PORT.format(port.removeprefix(PORT)))
 
 
 def collision_lines(result: Sequence[Collision]) -> list[str]:
-    """Return a line for a few collisions."""
-    lines = [f"{one.text}: {one.helps}" for one in result[:MOST]]
+    """Return lines about the first collisions."""
+    lines = [f"{relation.text}: {relation.helps}" for relation in result[:MOST]]
     return lines + ([f"{len(result) - MOST} more are used by several lanes"] if len(result) > MOST else [])
 
 
-def _between(one: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
-    for first, second in permutations((one, other)):
-        others = second.script.uses
+def _between(lane: LaneState, other: LaneState) -> Iterator[tuple[str, str]]:
+    for first, second in permutations((lane, other)):
+        second_uses = second.script.uses
         for path, use in first.script.uses.items():
-            if "d" in use and any(_is_in(used, path) and set(how) - {"d"} for used, how in others.items()):
+            if "d" in use and any(
+                _is_in(other_path, path) and set(other_use) - {"d"}
+                for other_path, other_use in second_uses.items()
+            ):
                 yield path, f"{first.title} removed {{}}, and {second.title} uses it"
-            elif "w" in use and "r" in others.get(path, "") and "w" not in others[path]:
+            elif "w" in use and "r" in second_uses.get(path, "") and "w" not in second_uses[path]:
                 yield path, f"{first.title} wrote {{}}, and {second.title} read it"
-    for path in sorted(set(one.script.uses) & set(other.script.uses)):
-        both = one.script.uses[path], other.script.uses[path]
+    for path in sorted(set(lane.script.uses) & set(other.script.uses)):
+        both = lane.script.uses[path], other.script.uses[path]
         if all(set(use) == {"b"} for use in both) or all("w" in use for use in both):
-            yield path, f"{one.title} and {other.title} both {'write' if 'w' in both[0] else 'bind'} {{}}"
+            yield path, f"{lane.title} and {other.title} both {'write' if 'w' in both[0] else 'bind'} {{}}"
 
 
 def _is_in(path: str, folder: str) -> bool:

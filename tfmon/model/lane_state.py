@@ -10,7 +10,20 @@ from tfmon.model.account import Accounted
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.histogram import middle_ns
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import STALL, STOPPED, SUSPENDED, Window
+from tfmon.model.lane_events import (
+    BUILDING,
+    IMPORTING,
+    PAUSED,
+    RACING,
+    READY,
+    STALL,
+    STARTING,
+    STOPPED,
+    SUSPENDED,
+    TRACING,
+    WARMING_UP,
+    Window,
+)
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
@@ -20,13 +33,10 @@ from tfmon.model.speed import SpeedWatch
 from tfmon.model.state_part import StatePart
 from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, WindowSums
 
-STARTING, IMPORTING, BUILDING, TRACING = "starting", "importing", "building", "tracing"
-WARMING_UP, READY, RACING, PAUSED = "warming up", "ready", "racing", "paused"
 DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
     STARTING, IMPORTING, BUILDING, TRACING, WARMING_UP, READY, RACING, PAUSED, DONE, FAILED, ABSENT,
 )  # fmt: skip
-"""A `ready` lane waits for the common start."""
 STAGES = {
     STARTING: "starting Python",
     IMPORTING: "loading TensorFlow",
@@ -37,17 +47,15 @@ STAGES = {
 }
 OVER = (DONE, FAILED, ABSENT)
 
-OUT_OF_MEMORY = "out_of_memory"
 HOST_LOST = "host_lost"
-LOWER_THE_BATCH = "b lowers the batch size and starts the lane again; r starts it as it was"
 NO_STEPS_HINT = (
-    "Keras' fit and loops of TensorFlow are seen by themselves; in any other loop: from tfmon import report, then "
+    "Keras' fit and loops of TensorFlow are detected; in any other loop: from tfmon import report, then "
     "report.step(examples=len(x), loss=loss)"
 )
 VERSIONS = ("tensorflow", "keras", "numpy", "python")
 
 LEAST_STILL_S, TIMES_LONGEST = 5.0, 5
-"""A lane stalls if a step runs this long."""
+"""Least time of a stall in seconds, and in longest steps."""
 RECENT_NS = 5_000_000_000
 MOST_KNOB_MARKS = 64
 MOST_POINTS = 256
@@ -86,7 +94,7 @@ class KnobMark:
 
 @dataclass(frozen=True, slots=True)
 class LossCurve:
-    """Losses; some are dropped if there are too many."""
+    """The losses, thinned out if there are too many."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -94,10 +102,10 @@ class LossCurve:
     first: float | None = None
     last: float | None = None
     lost: int = 0
-    """The first step with a loss that is not finite, after the last finite one."""
+    """First step of the present non-finite losses."""
 
-    def plus(self, step: int, loss: float | None) -> LossCurve:
-        """Return the curve with one more loss."""
+    def with_loss(self, step: int, loss: float | None) -> LossCurve:
+        """Return the curve with another loss."""
         if loss is None:
             return self
         first, points, every = loss if self.first is None else self.first, self.points, self.every
@@ -130,9 +138,9 @@ class ProcessInfo(StatePart):
     last_bad_line: str = ""
 
     def uses_gpu(self, key: str) -> bool:
-        """Return whether the process uses a GPU, or may do so.
+        """Return whether the process may use a GPU.
 
-        For a MIG instance, CUDA reports a UUID with the prefix of a GPU, so prefixes are not compared.
+        Prefixes are not compared: CUDA reports a MIG instance with the prefix of a GPU.
         """
         number = key.removeprefix("MIG-")
         return not self.gpu_uuids or any(uuid in (f"GPU-{number}", number, key) for uuid in self.gpu_uuids)
@@ -156,7 +164,7 @@ class ScriptFacts(StatePart):
 
     @property
     def between_steps(self) -> bool:
-        """Whether it validates, or an epoch ended."""
+        """Whether the script validates, or an epoch ended."""
         progress = self.progress
         trains = ("fit", "training")
         return progress is not None and (progress.doing not in trains or progress.batch == progress.batches)
@@ -169,7 +177,6 @@ class Totals(StatePart):
     steps: int = 0
     steps_before: int = 0
     measured_steps: int = 0
-    """Which `--steps` counts."""
     examples: int = 0
     trained_ns: int = 0
     losses: LossCurve = field(default_factory=LossCurve)
@@ -197,7 +204,7 @@ class Changes(StatePart):
     def answer(self, knob: str, request: int) -> None:
         """Remove a request, unless there is a newer one."""
         items = self.requested.items()
-        self.requested = {name: one for name, one in items if name != knob or one.request > request}
+        self.requested = {name: item for name, item in items if name != knob or item.request > request}
 
     def mark(self, at_ns: int, text: str, gap_ns: int = 0) -> None:
         """Add a mark for the charts."""
@@ -210,7 +217,6 @@ class LaneEnd(StatePart):
 
     requested: EndRequested | None = None
     stood_still_s: float | None = None
-    """At the request to end."""
     killed: bool = False
     event: LaneEnded | None = None
 
@@ -223,7 +229,7 @@ class Heartbeat(StatePart):
     longest_window_ns: int = 0
     warm_up_ns: int = 0
     stalled_since_ns: int | None = None
-    """The last sign of life before a present stall."""
+    """Last sign of life before the present stall."""
     suspensions: tuple[tuple[int, int], ...] = ()
 
     def hear(self, at_ns: int) -> None:
@@ -255,7 +261,6 @@ class LaneState(StatePart):
     speed: SpeedWatch = field(default_factory=SpeedWatch)
     step: StepFacts = field(default_factory=StepFacts)
     step_clock: SliceClock = field(default_factory=SliceClock)
-    """Since its last window."""
     tree: TreeUse = field(default_factory=TreeUse)
     gpu_use: GpuUse = field(default_factory=GpuUse)
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
@@ -264,9 +269,8 @@ class LaneState(StatePart):
     account: Accounted | None = None
     log: tuple[LogLine, ...] = ()
     differs: tuple[str, ...] | None = None
-    """Knobs in which lanes differ now."""
     mark: str = ""
-    """`#` and its id, for equal titles."""
+    """`#` and the id, for equal titles."""
 
     def copy(self: State) -> State:
         """Return an independent copy."""
@@ -285,30 +289,30 @@ class LaneState(StatePart):
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:
-        """All knobs, reported or of the spec."""
+        """The knobs of the spec and the reported values."""
         return {**self.spec.settings, **self.settings}
 
     @property
     def title(self) -> str:
-        """Its device, and the settings in which lanes differ."""
+        """The device, and the settings in which lanes differ."""
         return " ".join(filter(None, (title(self.spec, self.settings, self.differs), self.mark)))
 
     @property
     def memory_bytes(self) -> Reading:
-        """The last sample before its last window: later ones may be of a process that exits."""
+        """The last sample before the last window."""
         if self.tree.memory.latest is not None or isinstance(self.tree.private_bytes, Missing):
             return self.tree.memory.latest[1] if self.tree.memory.latest is not None else self.tree.private_bytes
         return self.tree.peak_private_bytes if self.points else Missing("not sampled while the lane raced")
 
     @property
     def short_title(self) -> str:
-        """Such as "batch 256 · graph off"."""
+        """A title such as "batch 256 · graph off"."""
         differs = self.spec.apart if self.differs is None else self.differs
         return " ".join(filter(None, (short_title(self.spec, self.settings, differs), self.mark)))
 
     @property
     def points(self) -> tuple[LaneWindow, ...]:
-        """The last windows of its process."""
+        """The recent windows of the process."""
         return self.measurements.recent
 
     @property
@@ -318,7 +322,7 @@ class LaneState(StatePart):
 
     @property
     def steps_per_s(self) -> float | None:
-        """`None` also if the steps are not recognized."""
+        """The speed, if steps are recognized."""
         return None if "steps" in self.script.not_measured else self.steady.steps_per_s
 
     def step_ms(self, fraction: float) -> float | None:
@@ -327,35 +331,39 @@ class LaneState(StatePart):
 
     @property
     def slices(self) -> tuple[SliceSpeed, ...]:
-        """Their steady parts, oldest first."""
+        """The steady parts of slices, oldest first."""
         return self.measurements.slices
 
     @property
     def discarded_shares(self) -> dict[str, float]:
-        """By reason, largest first."""
+        """The discarded shares by reason, largest first."""
         times_ns, ran_ns = self.measurements.discarded_ns, self.measurements.ran_ns
         shares = {reason: time_ns / ran_ns for reason, time_ns in times_ns.items() if reason != STOPPED and ran_ns}
-        return dict(sorted(shares.items(), key=lambda one: -one[1]))
+        return dict(sorted(shares.items(), key=lambda share: -share[1]))
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the lane has ended."""
         return self.phase in OVER
 
     @property
     def to_change(self) -> dict[str, KnobValue]:
         """The requested values not in effect."""
         now = self.in_effect.items()
-        return {name: one.value for name, one in self.changes.requested.items() if (name, one.value) not in now}
+        return {
+            name: request.value
+            for name, request in self.changes.requested.items()
+            if (name, request.value) not in now
+        }
 
     @property
     def state(self) -> str:
-        """Its phase, or that it was ended."""
+        """The phase, or that the lane was ended."""
         ended = self.phase == DONE and (self.end.killed or self.end.requested is not None)
         return "ended on request" if ended else self.phase
 
     def step_runs_s(self, now_ns: int) -> float:
-        """Return how long the step runs, without other lanes' slices."""
+        """Return the step's time without other lanes' slices."""
         if self.over:
             now_ns = self.phase_since_ns
         elif self.phase != RACING:
@@ -366,14 +374,14 @@ class LaneState(StatePart):
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
-        """Return the time without a step, unless that is normal."""
+        """Return the time without a step, or `None` if normal."""
         if not self.points or self.state == DONE or self.script.between_steps or self.end.requested is not None:
             return self.end.stood_still_s
         runs_s, longest_ns = self.step_runs_s(now_ns), max(self.steady.histogram, default=0)
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
-        """Return the steady windows of the last 5 s since the last change, at least one; after the end all."""
+        """Return the sums of the last 5 s, or of an ended lane's steady state."""
         if self.over:
             return self.steady
         changed_ns = self.changes.marks[-1].at_ns if self.changes.marks else 0

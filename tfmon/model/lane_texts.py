@@ -1,4 +1,4 @@
-"""The log of a lane, and why its process ended."""
+"""The log and the end of a lane."""
 
 from __future__ import annotations
 
@@ -11,33 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tfmon.model.events import BadLine, EndRequested, Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model import events, lane_events
 from tfmon.model.gpu_others import held_text
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import PYTHON, Knob, not_offered, show
-from tfmon.model.lane_events import (
-    Built,
-    Finished,
-    KnobApplied,
-    KnobRefused,
-    LaneFailed,
-    LibrariesLoaded,
-    PhaseEntered,
-    Profiled,
-    ProfileFailed,
-    Window,
-)
-from tfmon.model.lane_state import (
-    DONE,
-    FAILED,
-    LOWER_THE_BATCH,
-    NO_STEPS_HINT,
-    OUT_OF_MEMORY,
-    STARTING,
-    LaneState,
-    LogLine,
-    Trouble,
-)
+from tfmon.model.lane_events import LOWER_THE_BATCH, OUT_OF_MEMORY, STARTING
+from tfmon.model.lane_state import DONE, FAILED, NO_STEPS_HINT, LaneState, LogLine, Trouble
 from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
@@ -45,7 +24,6 @@ _OF_A_PROFILE = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+: )?I(?:\d{4} [\d:.]+ +\d+)? *"
     r"\S*(?:profiler_session|save_profile|cupti_\w+)\.cc:\d+\]"
 )
-"""About tfmon's short profiles."""
 
 _CHATTER = re.compile(
     r"^(?:\d{4}-\d\d-\d\d [\d:.]+:? )?I(?:\d{4} [\d:.]+ +\d+)? *\S+\.cc:\d+\](?! total_region)"
@@ -58,10 +36,10 @@ def without_chatter(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if not _CHATTER.match(line)]
 
 
-def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
+def append_log(log: tuple[LogLine, ...], event: events.Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
-    if isinstance(event, LanePrinted) and event.dropped_bytes:
+    if isinstance(event, events.LanePrinted) and event.dropped_bytes:
         dropped = event.dropped_bytes + sum(line.dropped_bytes for line in log)
         dropped_text = f"dropped {dropped:,} bytes in all, printed faster than they are shown"
         new = (*new, LogLine(event.at_ns, "trouble", dropped_text, dropped))
@@ -69,47 +47,47 @@ def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     return (*log, *new)[-LOG_LINES:] if new else log
 
 
-def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+def _log_lines(event: events.Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
     match event:
-        case Window() if event.traced_steps:
+        case lane_events.Window() if event.traced_steps:
             yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"
-        case LanePrinted():
+        case events.LanePrinted():
             for line in (line for line in event.lines if not _OF_A_PROFILE.match(line)):
                 yield "printed", line
-        case LaneStarted():
+        case events.LaneStarted():
             settings = ", ".join(f"{knob}={show(value)}" for knob, value in event.settings.items())
-            what = "renewed" if event.renewed else "started"
-            yield "event", f"{what}, process {event.pid}; {settings}".rstrip("; ")
-        case PhaseEntered():
+            action = "renewed" if event.renewed else "started"
+            yield "event", f"{action}, process {event.pid}; {settings}".rstrip("; ")
+        case lane_events.PhaseEntered():
             yield "event", event.phase
-        case LibrariesLoaded():
+        case lane_events.LibrariesLoaded():
             loaded = ("TensorFlow", event.tensorflow), ("Keras", event.keras)
             versions = ", ".join(f"{name} {version}" for name, version in loaded if version)
             yield "event", f"{versions or 'TensorFlow is not loaded'} {event.device_name}".rstrip()
-        case Built():
+        case lane_events.Built():
             examples = "?" if event.examples is None else f"{event.examples:,}"
             yield "event", f"built: {event.parameters:,} parameters, {examples} examples"
-        case KnobApplied():
+        case lane_events.KnobApplied():
             in_effect = f"{event.knob}={show(event.value)} in effect from step {event.step:,}"
             yield "event", f"{in_effect}; longest gap between steps {event.gap_ns / 1e6:.1f} ms"
-        case KnobRefused():
+        case lane_events.KnobRefused():
             yield "trouble", f"{event.knob}={show(event.value)} refused: {event.reason}"
         case NotMeasured() if event.reason:
             yield "event", f"{event.what}: {event.reason}"
-        case Profiled():
+        case lane_events.Profiled():
             yield "event", "profiled"
-        case ProfileFailed():
+        case lane_events.ProfileFailed():
             yield "trouble", f"no profile: {event.reason}"
-        case BadLine():
+        case events.BadLine():
             yield "trouble", f"unreadable line ignored: {event.problem}"
-        case LaneFailed():
+        case lane_events.LaneFailed():
             yield "trouble", " · ".join(part for part in (event.message, event.hint) if part)
-        case Finished():
+        case lane_events.Finished():
             measured = "" if event.measured is None else f", {event.measured:,} of them measured"
             yield "event", f"finished after {event.steps:,} steps{measured}"
-        case EndRequested():
+        case events.EndRequested():
             yield "event", f"Ctrl+C was sent; the process has {event.grace_s:g} s to end"
-        case LaneEnded():
+        case events.LaneEnded():
             how = f"ended by {event.signal}" if event.signal else f"exited with code {event.exit_code}"
             yield ("event" if event.requested or event.exit_code == 0 else "trouble"), f"process {how}"
 
@@ -118,7 +96,7 @@ MOST_CHARACTERS = 300
 _TRACEBACK, _IN_GRAPH = "Traceback (most recent call last)", "Graph execution error:"
 _NODE = re.compile(r"\s*\[\[\{\{node .*")
 LOADED = "python"
-"""First NotMeasured of a loaded tfmon."""
+"""Figure of the event that tfmon was loaded."""
 HINTS = {
     "EOFError": "its standard input has ended: a lane gets what is piped to tfmon or redirected, and the keyboard "
     "if it is the only one and there is no screen",
@@ -127,19 +105,19 @@ HINTS = {
     ),
 }
 ELSEWHERE = "--lane gpu takes the idlest GPU, --wait-idle waits until one is free"
-_SAID = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
+_OUT_OF_MEMORY = re.compile(r"(?i)out[ _]of[ _]memory|ResourceExhausted|\bOOM\b|failed to allocate")
 
 
-def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
-    """Return why a child ended without a message. A stalled lane has failed."""
+def trouble_of(event: events.LaneEnded, state: LaneState) -> Trouble | None:
+    """Return the trouble of a silently ended child. A stalled lane has failed."""
     how = f"was ended by {event.signal}" if event.signal is not None else f"exited with code {event.exit_code}"
     stalled_since_ns = state.heartbeat.stalled_since_ns
     if stalled_since_ns is not None:
-        what = "no step" if state.totals.steps else "not a word"
+        silence = "no step" if state.totals.steps else "not a word"
         if event.requested:
             how = f"ended {'on request' if state.end.killed else 'with tfmon'}"
             how += f" by {event.signal}" if event.signal else ""
-        return Trouble(f"{what} for {(event.at_ns - stalled_since_ns) / 1e9:.0f} s; {how}")
+        return Trouble(f"{silence} for {(event.at_ns - stalled_since_ns) / 1e9:.0f} s; {how}")
     if event.requested:
         return None
     if event.signal == "SIGKILL" and event.memory_kills:
@@ -148,12 +126,12 @@ def trouble_of(event: LaneEnded, state: LaneState) -> Trouble | None:
     if event.signal is not None:
         return Trouble(f"the lane {how}")
     if state.phase == STARTING:
-        return Trouble(f"the lane {how} before it said anything: is its interpreter a Python from 3.10 on?")
-    return Trouble(f"the lane {how} and did not say why")
+        return Trouble(f"the lane {how} before it sent a message: is its interpreter a Python from 3.10 on?")
+    return Trouble(f"the lane {how} without giving a reason")
 
 
-def trouble_of_script(state: LaneState, event: LaneEnded) -> Trouble | None:
-    """Return a script's failure, or that no step was seen."""
+def trouble_of_script(state: LaneState, event: events.LaneEnded) -> Trouble | None:
+    """Return the trouble of a script."""
     if state.end.requested is not None and event.signal in ("SIGTERM", "SIGKILL"):
         took_s = (event.at_ns - state.end.requested.at_ns) / 1e9
         hint = "" if took_s < state.end.requested.grace_s else "the setting `grace` gives it more time"
@@ -186,19 +164,19 @@ _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64"
 
 
 def fragments_in(output: Sequence[str]) -> str:
-    """Return a text for a fragmented pool."""
-    found: dict[str, int] = {}
-    asked_bytes = 0
+    """Return a text about a fragmented memory pool."""
+    pool_bytes: dict[str, int] = {}
+    wanted_bytes = 0
     for line in output:
         for name, pattern in _FREE.items():
             if result := pattern.search(line):
-                found[name] = int(result[1])
+                pool_bytes[name] = int(result[1])
         if (result := _ASKED.search(line)) and result[2] in _BYTES:
-            asked_bytes = math.prod(map(int, result[1].split(","))) * _BYTES[result[2]]
-    free_bytes = found.get("pool", 0) - found.get("used", 0)
-    if "used" not in found or not asked_bytes or free_bytes < asked_bytes:
+            wanted_bytes = math.prod(map(int, result[1].split(","))) * _BYTES[result[2]]
+    free_bytes = pool_bytes.get("pool", 0) - pool_bytes.get("used", 0)
+    if "used" not in pool_bytes or not wanted_bytes or free_bytes < wanted_bytes:
         return ""
-    sizes = f"{free_bytes / 2**30:.1f} GiB of TensorFlow's pool were free for {asked_bytes / 2**30:.1f}"
+    sizes = f"{free_bytes / 2**30:.1f} GiB of TensorFlow's pool were free for {wanted_bytes / 2**30:.1f}"
     return f"the GPU is not full: {sizes}, but in fragments; {ASYNC}"
 
 
@@ -226,13 +204,13 @@ def _why_unseen(command: str, *, loaded: bool) -> str:
     if loaded:
         return f"{NO_STEPS_HINT}. A process that it starts must get PYTHONPATH and TFMON_PIPES"
     return (
-        "no Python of it has loaded tfmon: the command runs another program, or Python without the variables "
-        "PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
+        "none of its Python processes loaded tfmon: the command runs another program, or Python without the "
+        "variables PYTHONPATH and TFMON_PIPES or without the descriptors that it inherits"
     )
 
 
 def code_of_command(state: LaneState) -> int:
-    """Return the exit code like a shell."""
+    """Return the exit code as a shell does."""
     end = state.end.event
     if end is None:
         return 0
@@ -241,19 +219,19 @@ def code_of_command(state: LaneState) -> int:
 
 
 def reason_in(output: Sequence[str]) -> str:
-    """Return the error below the last traceback. TensorFlow writes its reason at the end."""
+    """Return the error below the last traceback."""
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]
     begins = [number for number, line in enumerate(lines) if line.startswith(_TRACEBACK)]
     if not begins:
         return ""
-    after = lines[begins[-1] + 1 :]
-    place = next((number for number, line in enumerate(after) if not line[0].isspace()), None)
-    if place is None:
+    below = lines[begins[-1] + 1 :]
+    index = next((number for number, line in enumerate(below) if not line[0].isspace()), None)
+    if index is None:
         return ""
-    kind, _, message = after[place].partition(":")
+    kind, _, message = below[index].partition(":")
     kind = kind.rpartition(".")[2]
-    if message.strip() in ("", _IN_GRAPH) and after[place + 1 :]:
-        message = after[-1]
+    if message.strip() in ("", _IN_GRAPH) and below[index + 1 :]:
+        message = below[-1]  # TensorFlow writes its reason at the end
     return f"{kind}: {message.strip()}".rstrip(": ")[:MOST_CHARACTERS]
 
 
@@ -263,9 +241,9 @@ def last_line(output: Sequence[str]) -> str:
 
 
 def explain_end(
-    lane: LaneState, gpus: Sequence[GpuSample], own: Collection[int], knobs: Sequence[Knob] = ()
+    lane: LaneState, gpus: Sequence[GpuSample], lane_pids: Collection[int], knobs: Sequence[Knob] = ()
 ) -> None:
-    """Explain a lack of GPU memory, or fail a lane with an unknown knob."""
+    """Explain a lack of GPU memory or an unknown knob."""
     if lane.script.command and lane.phase == DONE and lane.end.requested is None:
         offered = [knob.name for knob in knobs]
         # Windows also show values that a library chose itself.
@@ -274,9 +252,9 @@ def explain_end(
                 lane.phase, lane.trouble = FAILED, Trouble(*not_offered(name, offered), kind="scenario")
                 return
     trouble = lane.trouble
-    if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _SAID.search(trouble.message)):
+    if trouble is None or (trouble.kind != OUT_OF_MEMORY and not _OUT_OF_MEMORY.search(trouble.message)):
         return
-    held = next(filter(None, (held_text(gpu, lane.spec.place_of(gpu.index), own) for gpu in gpus)), "")
+    held = next(filter(None, (held_text(gpu, lane.spec.place_of(gpu.index), lane_pids) for gpu in gpus)), "")
     if held and held not in trouble.message:
         message = f"out of memory, because {held}. The lane said: {trouble.message}"
         hint = "; ".join(filter(None, (ELSEWHERE, trouble.hint)))

@@ -24,7 +24,7 @@ MOST_SAMPLES = 96
 
 @dataclass(frozen=True, slots=True)
 class MemoryCourse:
-    """Samples; some are dropped if there are too many."""
+    """Samples of memory, of which some are dropped."""
 
     points: tuple[tuple[int, float], ...] = ()
     every: int = 1
@@ -36,8 +36,8 @@ class MemoryCourse:
         """Time of the latest sample."""
         return self.latest[0] if self.latest is not None else None
 
-    def plus(self, at_ns: int, value: float) -> MemoryCourse:
-        """Return the course with one more sample."""
+    def with_sample(self, at_ns: int, value: float) -> MemoryCourse:
+        """Return the course with another sample."""
         points, every = self.points, self.every
         if not self.seen % every:
             points = (*points, (at_ns, value))
@@ -54,18 +54,18 @@ class SliceClock:
     granted_ns: int | None = None
     spent_ns: int = 0
 
-    def granted(self, at_ns: int, *, own: bool) -> SliceClock:
+    def granted(self, at_ns: int, *, trains: bool) -> SliceClock:
         """Return the clock after a slice's start."""
-        if not own and self.granted_ns is None:
+        if not trains and self.granted_ns is None:
             return self
-        return replace(self, granted_ns=at_ns if own else None, spent_ns=self.until(at_ns))
+        return replace(self, granted_ns=at_ns if trains else None, spent_ns=self.until(at_ns))
 
     def sampled(self, at_ns: int) -> SliceClock:
         """Return the clock after a sample."""
         return SliceClock(at_ns, None if self.granted_ns is None else at_ns)
 
     def in_slices(self, cpu_pct: Reading, at_ns: int) -> Reading:
-        """Convert CPU per time to CPU per time in slices."""
+        """Convert CPU use per time to time in slices."""
         if isinstance(cpu_pct, Missing) or self.sampled_ns is None:
             return cpu_pct
         spent_ns = self.until(at_ns)
@@ -100,7 +100,7 @@ class TreeUse(StatePart):
     deaths: tuple[Death, ...] = ()
 
     def in_slices(self, sample: TreeSample, cores: float) -> TreeSample:
-        """Return a sample with CPU per time in slices."""
+        """Return a sample with CPU use in slices."""
         cpu_pct = self.clock.in_slices(sample.cpu_pct, sample.at_ns)
         if cores and not isinstance(cpu_pct, Missing):
             cpu_pct = min(cpu_pct, 100 * cores)
@@ -119,7 +119,7 @@ class TreeUse(StatePart):
         if not isinstance(sample.private_bytes, Missing):
             self.peaks = {**self.peaks, phase: max(self.peaks.get(phase, 0.0), sample.private_bytes)}
         if racing:
-            self.racing_cpu_pct = self.racing_cpu_pct.plus(sample.cpu_pct)
+            self.racing_cpu_pct = self.racing_cpu_pct.with_sample(sample.cpu_pct)
         if sample.cpu_pct != WAITS:
             self.cpu_pct = sample.cpu_pct
         self.private_bytes = sample.private_bytes
@@ -127,10 +127,10 @@ class TreeUse(StatePart):
         self.clock = self.clock.sampled(sample.at_ns)
 
     def end_window(self) -> None:
-        """Store the last sample: a later one may be of a process that exits."""
+        """Store the last sample. Later samples may measure an exiting process."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
         if private is not None and at_ns is not None and at_ns != self.memory.latest_ns:
-            self.memory = self.memory.plus(at_ns, private)
+            self.memory = self.memory.with_sample(at_ns, private)
 
 
 DRIVER = "driver"
@@ -138,7 +138,7 @@ ONLY_PROCESS = "only process"
 ALLOCATOR = "TensorFlow's allocator"
 DEVICE_CHANGE = "device change"
 
-ACTIVITY = tuple(one.name for one in fields(GpuActivity) if one.name.endswith("_pct"))
+ACTIVITY = tuple(field_.name for field_ in fields(GpuActivity) if field_.name.endswith("_pct"))
 NO_GPU = Missing("no GPU in this lane")
 HIDDEN = Missing("hidden by the container (run it with --pid=host)")
 NOT_LISTED = Missing("the driver lists no memory for this lane")
@@ -154,44 +154,44 @@ def used_bytes_of_lane(
     peak_bytes: int | None,
     before_bytes: float | None,
 ) -> tuple[Reading, str]:
-    """Return the GPU memory of a lane and its source, the first that applies.
+    """Return the GPU memory of a lane and the first source that applies.
 
-    `driver`: of the lane's processes. `only process`: in a container with the host's process numbers, the only one
-    on this GPU. `TensorFlow's allocator`: without the CUDA context. `device change`: since the lane opened the
-    GPU. A process without an amount is ignored: newer drivers list a container's own numbers that way.
+    The sources are `driver` (the lane's processes), `only process` (in a container with the host's process
+    numbers), `TensorFlow's allocator` (without the CUDA context), and `device change` (since the lane opened the
+    GPU). Newer drivers list a container's processes without amounts.
     """
-    used, on_it = sample.memory.used_bytes, sample.processes
-    own = [amount for pid in pids if (amount := on_it.used_by_pid.get(pid))]
-    if own:
-        return float(sum(own)), DRIVER
-    listed = [amount for amount in on_it.used_by_pid.values() if amount]
-    if on_it.foreign_pids and only_lane and len(listed) == len(on_it.used_by_pid) == 1:
+    used, processes = sample.memory.used_bytes, sample.processes
+    amounts = [amount for pid in pids if (amount := processes.used_by_pid.get(pid))]
+    if amounts:
+        return float(sum(amounts)), DRIVER
+    listed = [amount for amount in processes.used_by_pid.values() if amount]
+    if processes.foreign_pids and only_lane and len(listed) == len(processes.used_by_pid) == 1:
         return float(listed[0]), ONLY_PROCESS
     if peak_bytes:
         return float(peak_bytes), ALLOCATOR
     if only_lane and before_bytes is not None and not isinstance(used, Missing) and used > before_bytes:
         return used - before_bytes, DEVICE_CHANGE
-    if on_it.no_list_reason:
-        return Missing(on_it.no_list_reason), ""
-    return (HIDDEN if on_it.foreign_pids else NOT_LISTED), ""
+    if processes.no_list_reason:
+        return Missing(processes.no_list_reason), ""
+    return (HIDDEN if processes.foreign_pids else NOT_LISTED), ""
 
 
-def busy_pct(on_it: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
-    """Return the share of a lane's processes."""
-    shares = on_it.busy_by_pid
+def busy_pct(processes: GpuProcesses, pids: Collection[int], *, only_lane: bool) -> Reading:
+    """Return the load of a GPU by processes, in percent."""
+    shares = processes.busy_by_pid
     if isinstance(shares, Missing):
         return shares
-    own = [shares[pid] for pid in pids if pid in shares]
-    if own:
-        return sum(own)
-    if on_it.foreign_pids and only_lane and len(shares) == 1:
+    lane_shares = [shares[pid] for pid in pids if pid in shares]
+    if lane_shares:
+        return sum(lane_shares)
+    if processes.foreign_pids and only_lane and len(shares) == 1:
         return next(iter(shares.values()))
-    return HIDDEN if on_it.foreign_pids else NO_SHARE
+    return HIDDEN if processes.foreign_pids else NO_SHARE
 
 
 @dataclass(frozen=True, slots=True)
 class GpuPart:
-    """A lane's use of one of its GPUs."""
+    """A lane's use of one GPU."""
 
     busy_pct: Reading = NOT_SAMPLED
     lane_busy_pct: Reading = NOT_SAMPLED
@@ -200,7 +200,7 @@ class GpuPart:
     used_before: float | None = None
     free_bytes: float | None = None
 
-    def plus(
+    def with_sample(
         self,
         sample: GpuSample,
         pids: Sequence[int],
@@ -227,30 +227,27 @@ class GpuPart:
 
 @dataclass(frozen=True, slots=True)
 class BatchPeaks:
-    """The allocator's peak by batch size, with otherwise equal settings.
-
-    A process's peak never falls: a size's peak is known if it was the first or exceeds all before.
-    """
+    """The allocator's peak by batch size. A process's peak never falls, so smaller peaks are unknown."""
 
     by_size: Mapping[int, int] = field(default_factory=dict)
     before: int = 0
 
-    def plus(self, size: object, peak_bytes: int | None) -> BatchPeaks:
+    def with_window(self, size: object, peak_bytes: int | None) -> BatchPeaks:
         """Return the peaks after a steady window."""
         if not isinstance(size, int) or peak_bytes is None or peak_bytes <= self.before:
             return self
         if size < max(self.by_size, default=0):
-            return self  # the size alone does not explain it
+            return self  # the size alone does not explain the peak
         return replace(self, by_size={**self.by_size, size: peak_bytes})
 
     def changed(self, peak_bytes: int | None, *, only_batch: bool) -> BatchPeaks:
-        """Return the peaks after a change of a knob."""
+        """Return the peaks after a knob change."""
         return BatchPeaks(self.by_size if only_batch else {}, max(self.before, peak_bytes or 0))
 
 
 @dataclass
 class GpuUse(StatePart):
-    """A lane's use of its GPUs, and others' use."""
+    """The use of GPUs by a lane and others."""
 
     parts: Mapping[str, GpuPart] = field(default_factory=dict)
     used_bytes: Reading = NO_GPU
@@ -267,9 +264,9 @@ class GpuUse(StatePart):
         """Store the framework's allocated memory."""
         now_bytes, peak_bytes = window.gpu_memory_allocated_bytes, window.gpu_memory_peak_bytes
         if now_bytes is not None:
-            self.allocated = self.allocated.plus(window.at_ns, now_bytes)
+            self.allocated = self.allocated.with_sample(window.at_ns, now_bytes)
         if not window.marks:
-            self.batch_peaks = self.batch_peaks.plus(window.settings.get(BATCH_SIZE.name), peak_bytes)
+            self.batch_peaks = self.batch_peaks.with_window(window.settings.get(BATCH_SIZE.name), peak_bytes)
         self.allocated_bytes, self.peak_bytes = now_bytes, peak_bytes
 
     def add_activity(self, activity: GpuActivity | Missing) -> None:
@@ -277,26 +274,20 @@ class GpuUse(StatePart):
         if not isinstance(activity, Missing):
             means = self.racing_activity
             self.racing_activity = {
-                name: means.get(name, Mean()).plus(getattr(activity, name)) for name in ACTIVITY
+                name: means.get(name, Mean()).with_sample(getattr(activity, name)) for name in ACTIVITY
             }
 
     def add_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> None:
-        """Add a sample of one of `count` GPUs."""
+        """Add a sample of a GPU."""
         parts = {**self.parts, key: part}
-        sources = dict.fromkeys(one.source for one in parts.values())
-        total, source = summed([one.used_bytes for one in parts.values()]), " + ".join(sources)
+        sources = dict.fromkeys(part.source for part in parts.values())
+        total, source = summed([part.used_bytes for part in parts.values()]), " + ".join(sources)
         peak_bytes = self.peak_bytes or self.allocated_bytes
         if len(parts) < count:
             total = NOT_ALL
         elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
             total, source = float(peak_bytes), ALLOCATOR
         if racing:
-            self.racing_busy_pct = self.racing_busy_pct.plus(part.busy_pct)
+            self.racing_busy_pct = self.racing_busy_pct.with_sample(part.busy_pct)
         self.parts, self.used_bytes = parts, total
         self.source = "" if isinstance(total, Missing) else source
-
-
-def counted(names: Sequence[str]) -> str:
-    """Return such as "2x NVIDIA H200"."""
-    result = ((names.count(name), name) for name in dict.fromkeys(names))
-    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

@@ -1,4 +1,4 @@
-"""The periods of a race, each under one choice of settings."""
+"""The periods of a race, each with other settings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class KnobChange:
 
     @property
     def text(self) -> str:
-        """Such as `batch 10 → 16`."""
+        """Text such as `batch 10 → 16`."""
         return f"{short_name(self.knob)} {show(self.before)} → {show(self.after)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The measurements before a change, and the change."""
+    """The measurements before a change."""
 
     until_ns: int
     lanes: tuple[LaneState, ...]
@@ -61,51 +61,53 @@ def after_event(
     event: Event,
     race: Race,
     lanes: Lanes,
-    after: Lanes,
+    later: Lanes,
     running: SeriesState | None,
     experiment: SeriesState | None,
 ) -> Periods:
-    """Return the periods after one of the `CAUSES`; `after` and `experiment` are the state after it."""
+    """Return the periods after an event of `CAUSES`, which led to `later` and `experiment`."""
     sliced = in_slices(race, lanes)
     trying = running is not None and not running.over
 
     def ended(
-        *changes: KnobChange, what: str = "", experiment: SeriesState | None = None, phase_of: str = ""
+        *changes: KnobChange, text: str = "", experiment: SeriesState | None = None, phase_of: str = ""
     ) -> Periods:
         kept = tuple(_kept(lane, sliced=sliced) for lane in lanes)
-        period = Period(event.at_ns, kept, race, changes, what, phase_of, experiment)
+        period = Period(event.at_ns, kept, race, changes, text, phase_of, experiment)
         return (*periods[1 - MOST_PERIODS :], period)
 
     if isinstance(event, SeriesAdvanced):
         if not trying and experiment is not None and not experiment.over:
             return ended(experiment=experiment)
-        latest = max((place for place, one in enumerate(periods) if one.experiment is not None), default=None)
+        latest = max(
+            (index for index, period in enumerate(periods) if period.experiment is not None), default=None
+        )
         if latest is None:
             return periods
         return _with(periods, latest, replace(periods[latest], experiment=experiment))
     if isinstance(event, ModeChanged) and event.mode != race.mode:
-        return ended(what=f"mode {event.mode}")
-    for lane, then in zip(lanes, after, strict=True):
+        return ended(text=f"mode {event.mode}")
+    for lane, changed in zip(lanes, later, strict=True):
         if lane.spec.name != event.lane or not lane.process.number or trying:
             continue
-        now = {knob: value for knob, value in then.settings.items() if value != lane.settings.get(knob, value)}
+        now = {knob: value for knob, value in changed.settings.items() if value != lane.settings.get(knob, value)}
         changes = [KnobChange(event.lane, knob, lane.settings[knob], value) for knob, value in now.items()]
         if changes and isinstance(event, KnobApplied | LaneStarted):
-            place = _same_key(periods, lane, changes[0], event.at_ns)
-            if place is None:
+            index = _same_key(periods, lane, changes[0], event.at_ns)
+            if index is None:
                 return ended(*changes)
-            one = periods[place]
-            before = one.lane(event.lane)
+            period = periods[index]
+            before = period.lane(event.lane)
             kept = _kept(lane, sliced=sliced)
             kept.differs, kept.mark = before.differs, before.mark
-            joined = tuple(kept if other is before else other for other in one.lanes)
-            return _with(periods, place, replace(one, lanes=joined, changes=(*one.changes, *changes)))
+            joined = tuple(kept if other is before else other for other in period.lanes)
+            return _with(periods, index, replace(period, lanes=joined, changes=(*period.changes, *changes)))
         if lane.steady.windows and isinstance(event, LaneStarted) and not event.renewed:
-            return ended(what=f"{lane.spec.id} restarted")
-        if lane.steady.windows and then.phase == FAILED != lane.phase:
-            return ended(what=f"{lane.spec.id} failed")
-        if lane.steady.windows and lane.script.places != then.script.places:
-            return ended(what=f"{lane.spec.id} went on to {then.script.places[-1]}", phase_of=event.lane)
+            return ended(text=f"{lane.spec.id} restarted")
+        if lane.steady.windows and changed.phase == FAILED != lane.phase:
+            return ended(text=f"{lane.spec.id} failed")
+        if lane.steady.windows and lane.script.places != changed.script.places:
+            return ended(text=f"{lane.spec.id} went on to {changed.script.places[-1]}", phase_of=event.lane)
     return periods
 
 
@@ -113,20 +115,19 @@ Lanes: TypeAlias = Sequence[LaneState]
 
 
 def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int) -> int | None:
-    """The same key press can change several lanes."""
-    asked_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
+    """Return the index of the period of the same key press."""
+    requested_ns = lane.changes.requested[change.knob].at_ns if change.knob in lane.changes.requested else at_ns
     result = None
-    for place in reversed(range(len(periods))):
-        one = periods[place]
-        if one.until_ns < asked_ns or any(other.lane == change.lane for other in one.changes):
+    for index, period in reversed([*enumerate(periods)]):
+        if period.until_ns < requested_ns or any(other.lane == change.lane for other in period.changes):
             break
-        if any(other.knob == change.knob for other in one.changes):
-            result = place
+        if any(other.knob == change.knob for other in period.changes):
+            result = index
     return result
 
 
-def _with(periods: Periods, place: int, period: Period) -> Periods:
-    return (*periods[:place], period, *periods[place + 1 :])
+def _with(periods: Periods, index: int, period: Period) -> Periods:
+    return (*periods[:index], period, *periods[index + 1 :])
 
 
 def in_slices(race: Race, lanes: Lanes) -> bool:

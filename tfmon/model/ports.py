@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from tfmon.model.control_messages import ControlMessage
+from tfmon.model.control_messages import Command
 from tfmon.model.knobs import KnobValue
 from tfmon.model.session import Snapshot
 
@@ -32,7 +32,7 @@ class Controls(Protocol):
         """Set the mode of the race."""
 
     def set_exclusive(self, lane: str, slice_s: float | None = None) -> None:
-        """Train only one lane, in slices; "" ends that."""
+        """Train only one lane, in slices, or all with ""."""
 
     def restart(self, lanes: Sequence[str]) -> None:
         """Restart lanes."""
@@ -61,11 +61,10 @@ class ReplayState:
     marks: tuple[TimeMark, ...] = ()
     note: str = ""
     started_ns: int | None = None
-    """The start signal."""
 
     @property
     def at_end(self) -> bool:
-        """Whether all is played."""
+        """Whether all events are played."""
         return self.event >= self.events
 
 
@@ -76,13 +75,13 @@ class ReplayControls(Protocol):
         """Return the position."""
 
     def tick(self, seconds: float) -> None:
-        """Advance, if it plays."""
+        """Advance a playing replay."""
 
     def toggle(self) -> None:
-        """Pause or play; at the end, restart."""
+        """Pause or play. Restart at the end."""
 
     def step(self, direction: int) -> None:
-        """Pause, and move one event."""
+        """Pause and move by one event."""
 
     def skip(self, seconds: float) -> None:
         """Move forward or back."""
@@ -122,7 +121,7 @@ class RunInfo:
 
     @property
     def outcome(self) -> str:
-        """Its result, or why there is none."""
+        """The result, or why it is missing."""
         if self.problem or self.failure:
             return self.problem or self.failure
         return self.verdict or ("still running" if self.running else NOT_CLOSED)
@@ -138,44 +137,44 @@ class ScenarioRow(NamedTuple):
 
 
 class Runs(Protocol):
-    """The user's recordings. Every method may block, and raises TfmonError."""
+    """The user's recordings. Methods may block. Raises: TfmonError."""
 
     def list(self) -> Sequence[RunInfo]:
-        """Return all, the oldest first."""
+        """Return all recordings, the oldest first."""
 
     def delete(self, id: str) -> None:
-        """Delete a recording that is not being written."""
+        """Delete a finished recording."""
 
     def report(self, path: str) -> str:
-        """Write a report here; return a message."""
+        """Write a report; return a message."""
 
     def replay(self, id: str) -> Source:
-        """Open a recording; the caller stops it."""
+        """Open a recording. The caller closes it."""
 
 
 class Source(ABC):
-    """A race, recording or sweep on a screen; by default nothing can change it.
+    """A race, recording or sweep on a screen, by default unchangeable.
 
-    Errors are raised as TfmonError. Thread: the screen's, except for methods that may block.
+    Raises: TfmonError. Thread: the screen's, except for methods that may block.
     """
 
     tabs: Sequence[str] | None = None
-    """The allowed pages. `None` for all."""
+    """The allowed pages, or `None` for all."""
     playback: ReplayControls | None = None
     runs: Runs | None = None
     detachable = False
     refusal = ""
-    """Why no key can change anything."""
+    """Why keys change nothing."""
 
     @abstractmethod
     def snapshot(self) -> Snapshot:
         """Return the present state."""
 
-    def send(self, command: ControlMessage) -> None:
+    def send(self, command: Command) -> None:
         """Request a change and return at once."""
         raise NotImplementedError(self.refusal)
 
-    def ask(self, command: ControlMessage, timeout_s: float | None = None) -> str:
+    def ask(self, command: Command, timeout_s: float | None = None) -> str:
         """Send a command and return the answer."""
         raise NotImplementedError(self.refusal)
 
@@ -187,26 +186,15 @@ class Source(ABC):
         """Return all results as text."""
         return ""
 
-    def repeat(self) -> str:
-        """Return the command that repeats the race."""
-        return ""
-
-    def watch_gpus(self) -> str:
-        """Read all GPUs; return why there are none. May block."""
-        return ""
-
     def start(self, say: Say) -> None:
         """Start the lanes. May block."""
 
     def stop(self) -> None:
-        """End every lane, or close the recording. May block."""
-
-    def end_now(self) -> None:
-        """Do not wait for ending commands."""
+        """End the lanes or the recording. May block."""
 
     def leave(self) -> None:
         """Leave a detachable run, which continues."""
 
     def lost(self) -> str:
-        """Return a line about a run that died."""
+        """Return a line about a dead run."""
         return ""

@@ -20,12 +20,12 @@ BottleneckKind: TypeAlias = Literal[
     "mixed",
     "all-reduce",
 ]
-"""`other` is Python between the steps; `eager` is dispatch of single operations; `step` is dispatch or compute if
-not distinguished; `mixed` is two of them; `all-reduce` sums gradients over devices.
+"""`other` is Python between steps. `eager` is dispatch of single operations. `step` is dispatch or compute, if not
+distinguished. `mixed` is two bottlenecks. `all-reduce` sums gradients over devices.
 """
 
 NAMELESS = "no operation named"
-"""As for JAX."""
+"""Text for profiles without names."""
 NO_MEMORY = Missing("a profile of an older version does not tell it")
 
 Mode: TypeAlias = Literal["graph", "xla", "eager", "unknown"]
@@ -37,7 +37,7 @@ class Stage:
 
     name: str
     busy_ns: float
-    """On all threads: can exceed the step's time."""
+    """Sum over threads, possibly above the step's time."""
     elements: float
 
 
@@ -47,18 +47,17 @@ class Input:
 
     wait_ns: Reading
     stages: tuple[Stage, ...]
-    """The busiest first."""
     python_ns: Reading
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The loop's thread during the step; the parts add up to `total_ns`."""
+    """The loop's thread during the step. The parts add up to `total_ns`."""
 
     total_ns: float
-    """Without its mark, calls of a tf.function; eager: all but the input."""
+    """Calls of tf.functions without step marks, or in eager mode all except input."""
     dispatch_ns: float
-    """Python, TensorFlow's runtime, launches. On a GPU this is all."""
+    """Time of Python, TensorFlow's runtime and launches, or on a GPU of the whole call."""
     python_ns: Reading
     compute_ns: Reading
     tracing_ns: float
@@ -67,17 +66,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class GpuTime:
-    """A GPU; `kernels`, the exposed copies and `idle` add up to the step."""
+    """The time of a GPU: kernels, exposed copies and idle time add up to the step."""
 
     name: str
     kernels_ns: float
     all_reduce_ns: float
-    """Only kernels that sum over GPUs."""
     h2d_ns: float
     d2h_ns: float
     h2d_exposed_ns: float
     d2h_exposed_ns: float
-    """While nothing else ran."""
+    """Copies while nothing else ran."""
     h2d_bytes: Reading
     d2h_bytes: Reading
     idle_ns: float
@@ -96,41 +94,37 @@ class Op:
     device: str
     count: int
     self_ns: float
-    """Without operations inside it."""
     share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the time of a step; the parts add up to it.
-
-    Concurrent operations share the time equally. Time without operations belongs to copies, then to the loop.
-    """
+    """A part of a step. Concurrent operations share the time. Other time belongs to copies, then to the loop."""
 
     name: str
     kind: str
     device: str
     step_ns: float
     self_ns: float = 0.0
-    """On all threads; more than `step_ns` if others ran beside it."""
+    """Sum over threads."""
     count: int = 0
 
     @property
     def runs(self) -> bool:
-        """Whether it is an operation."""
+        """Whether the part is an operation."""
         return bool(self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Ops:
-    """The operations; TensorFlow does not record the cheapest."""
+    """The operations that TensorFlow records."""
 
     top: tuple[Op, ...]
     runs: int
     time_ns: float
     busy_ns: float
     parallelism: Reading
-    """While any ran."""
+    """Mean number of concurrent operations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +142,7 @@ class CpuCounters:
 
     instructions_per_cycle: float
     stalled_share: Reading
-    """Of the cycles, waiting for a result, usually for memory."""
+    """Share of cycles that wait, usually for memory."""
 
 
 NOT_COUNTED = Missing("the processor's counters are read for CPU lanes of this machine, shortly before a profile")
@@ -170,15 +164,12 @@ class MemoryPeak:
     """The peak of an allocator."""
 
     place: str
-    """Such as GPU:0, or TensorFlow's name."""
     allocated_bytes: int
     before_bytes: int
-    """Usually weights and the optimizer."""
     unknown_bytes: int
     """Negative if frees were lost."""
     operations: tuple[Allocated, ...]
     reached_in: str
-    """The operation that made the peak."""
     highest_bytes: int
 
 
@@ -197,13 +188,12 @@ class Profile:
 
     steps: Annotated[int, Range(1, 10**6)]
     step_ns: Annotated[float, Range(1, 1e18)]
-    """From the first step's start to the end of the last one's work, over their number."""
+    """Time from the first step's start to the last step's end, over the number of steps."""
     longest_ns: float
     mode: Mode
     input: Input
     call: Call | Missing
     sync_ns: Reading
-    """Usually reading a result."""
     other_ns: float
     drain_ns: float
     devices: tuple[GpuTime, ...]
@@ -220,7 +210,7 @@ class Profile:
 
     @property
     def computing_share(self) -> float | None:
-        """Of the calls, in which an operation ran."""
+        """Share of the calls in which an operation ran."""
         call = self.call
         if isinstance(call, Missing) or isinstance(call.compute_ns, Missing) or not call.total_ns:
             return None
@@ -228,7 +218,7 @@ class Profile:
 
     @property
     def calling_share(self) -> float | None:
-        """Of the time without input and waits."""
+        """Share of calls in the time without input and waits."""
         if isinstance(self.call, Missing) or not self.call.total_ns:
             return None
         return self.call.total_ns / (self.call.total_ns + self.other_ns)

@@ -1,4 +1,4 @@
-"""A race, its machines, its recording, and claims about it."""
+"""A race, machines, a recording, and claims."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)
 MODE_MARKS = {TURNS: "taking turns", CONCURRENT: "all at once"}
 MARGIN = 0.03
-"""Smaller differences count as none."""
+"""Smaller differences do not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,6 @@ class Machine:
     gpus: tuple[str, ...] = ()
     no_gpu: str = ""
     boot: str = ""
-    """Hosts with the same boot id are one machine."""
     quota_cores: float | None = None
     nice: int | None = None
     python: str = ""
@@ -43,7 +42,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class BetweenProcesses:
-    """Between-process variance here: a scaled chi-squared prior."""
+    """A machine's between-process variance: a scaled chi-squared prior."""
 
     squares: float
     """`degrees` times the variance of the log ratio."""
@@ -72,15 +71,13 @@ class Race:
     slice_s: float | None = None
     number: int = 0
     exclusive: str = ""
-    """The only lane that trains."""
     interrupted: str = ""
     fresh: bool = False
-    """Whether lanes are started several times."""
     between: BetweenProcesses | None = None
     interval: IntervalKind = ALWAYS_VALID
     margin: float = MARGIN
     until_ci: float | None = None
-    """The race ends at this half width of every interval."""
+    """Half width of intervals at which the race ends."""
     ignored_causes: tuple[str, ...] = ()
     differs: tuple[str, ...] = ()
     views: dict[str, View] = field(default_factory=dict)
@@ -117,12 +114,11 @@ class Claim:
     second: str = ""
     at_least: float = 1.0
     at_most: float | None = None
-    """For a claim of no difference."""
+    """Limit for a claim of no difference."""
     needs: Literal["", "gpu", "mac"] = ""
     seconds: float | None = None
-    """Only measured with its scenario named."""
     corrected: str = ""
-    """Of a wrong statement."""
+    """Correction of a wrong statement."""
 
 
 @dataclass(frozen=True, slots=True)

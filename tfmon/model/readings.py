@@ -1,4 +1,4 @@
-"""Measured values, or the reason for a missing one."""
+"""Measured values, or why they are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Missing:
 
 
 Reading: TypeAlias = float | Missing
-"""In the unit at the end of its name. Never 0 for unknown."""
+"""In the unit at the end of the name. Never 0 for unknown."""
 
 NOT_READ, NOT_SAMPLED = Missing("not read here"), Missing("not sampled yet")
 NO_STOLEN = Missing("this system does not report stolen time")
@@ -44,7 +44,7 @@ FIXED: IntervalKind = "fixed"
 
 
 TOO_WIDE = 4.0
-"""Upper end of an interval over its lower end."""
+"""Upper over lower end of a wide interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Estimate:
 
     @property
     def inverse(self) -> Estimate:
-        """The ratio the other way round."""
+        """The inverse of a ratio."""
         return Estimate(1 / self.value, 1 / self.high, 1 / self.low, self.pairs, self.kind)
 
     def clear_of(self, value: float) -> bool:
@@ -73,7 +73,7 @@ class Estimate:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether a ratio is known well enough to be displayed: it is clear of 1, or its interval is narrow."""
+        """Whether a ratio's interval is narrow or excludes 1."""
         return self.low > 0 and (self.clear_of(1) or self.high < TOO_WIDE * self.low)
 
 
@@ -102,12 +102,12 @@ class TreeSample:
     waited_pct: Reading = NOT_READ
     """100 is one permanently waiting thread."""
     killed: dict[int, int] = field(default_factory=dict)
-    """Signals that ended unreaped processes."""
+    """Signals by unreaped process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSample:
-    """The machine; 100 % of CPU is one core."""
+    """A machine. 100 % of CPU is one core."""
 
     lane: str = ""
     host: str = ""
@@ -116,26 +116,25 @@ class HostSample:
     memory_used_bytes: Reading
     memory_total_bytes: Reading
     usable_cores: Reading = NOT_READ
-    """The least of cores, affinity and the container's quota."""
+    """Minimum of cores, affinity and the container's quota."""
     monitor_cpu_pct: Reading = NOT_READ
     others_cpu_pct: Reading = NOT_READ
     steal_pct: Reading = NOT_READ
-    """Given to other machines while this one had work."""
+    """Time given to other machines despite work."""
     swap_in_bytes_per_s: Reading = NOT_READ
     swap_out_bytes_per_s: Reading = NOT_READ
     cpu_pressure_pct: Reading = NOT_READ
-    """Of the last 10 s."""
+    """Mean of the last 10 s."""
     memory_pressure_pct: Reading = NOT_READ
     throttled_pct: Reading = NOT_READ
-    """Of the quota's periods."""
+    """Share of the quota's periods."""
 
 
 Amount: TypeAlias = Annotated[int, Range(0, 10**17)]
-"""In ns the limit is three years."""
 CONTENDED = 0.05
-"""Least shares of waiting CPU time, and of cores used by others."""
+"""Least shares of waiting time and of used cores."""
 FULL = 0.9
-"""From this share on, others can only take a core from the lane."""
+"""Above this share, no core is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ class SliceLoad:
     examples: Amount
     cpu_ns: Amount
     delay_ns: Amount | None = None
-    """While threads waited for a core."""
+    """Time of threads waiting for a core."""
     others_ns: Amount | None = None
     stolen_ns: Amount | None = None
     cores: Amount | None = None
@@ -155,8 +154,8 @@ class SliceLoad:
     def contended(self) -> bool | None:
         """Whether other programs took CPU time from the lane.
 
-        Threads of the lane also wait for each other, a quarter of their time with small steps. So others must have
-        used the CPU as well, and no core may have been free.
+        The lane's threads also wait for each other, a quarter of their time with small steps. So others must have
+        used the CPU, and no core was free.
         """
         if self.delay_ns is None or self.others_ns is None or self.cores is None:
             return None

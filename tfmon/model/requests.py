@@ -12,7 +12,7 @@ from tfmon.model.readings import Missing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assign:
-    """What to train. The first request."""
+    """The first request: what to train."""
 
     scenario: str
     device: str

@@ -13,13 +13,11 @@ CHANNEL_CLOSED = "the script closed tfmon's channel"
 FIT, ON_BATCH, EAGER = "fit", "train_on_batch", "eager"
 """Traits of a step."""
 RUN_EAGERLY, FUNCTIONS_EAGERLY = "run_eagerly", "run_functions_eagerly"
-"""Configured in Keras or TensorFlow."""
 COMPILES, SEES_BATCHES = "compiles", "sees batches"
 DATASET, BATCH, SHUFFLE, CACHE, FILE_CACHE = "dataset", "batch", "shuffle", "cache", "cache in a file"
 """Parts of the dataset."""
 SEQUENTIAL, UNCACHED, RANDOM = "sequential map", "uncached work", "random map"
 ENDLESS, READ = "endless", "stages read"
-"""No end; tf.data's own statistics were read."""
 SHORT, SPARE = "a short wait", "time to spare"
 FITS, MOVABLE, SHUFFLED = "fits in memory", "can be moved", "shuffled before"
 MADE, DIFFERS, UNROLLS = "made again", "other arrays", "unrolled layer"
@@ -53,14 +51,14 @@ class Progressed(LaneEvent):
     doing: str
     """`fit`, `validation`, `evaluate`, `predict` or ""."""
     epoch: Amount = 0
-    """From 1, or 0 outside of `fit`."""
+    """The epoch from 1, or 0 outside of `fit`."""
     epochs: Amount = 0
     batch: Amount = 0
     batches: Amount | None = None
     metrics: dict[str, float] = field(default_factory=dict)
-    """Means since the epoch began."""
+    """Means of the present epoch."""
     epochs_done: Amount = 0
-    """The next two fields are sums over them."""
+    """Finished epochs, of which the next two fields are sums."""
     validation_ns: Amount = 0
     between_ns: Amount = 0
     """Without validation."""
@@ -78,14 +76,14 @@ class NotMeasured(LaneEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDescribed(LaneEvent):
-    """The definition of a script's step from now on."""
+    """The definition of the present step."""
 
     text: str
     traits: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str:
-        """Such as `train.py:17`."""
+    def position(self) -> str:
+        """The position, such as `train.py:17`."""
         return re.sub(r"(:\d+).*", r"\1", self.text)
 
 
@@ -108,7 +106,7 @@ class PathsUsed(LaneEvent):
     """Files, folders and ports used for the first time."""
 
     uses: dict[str, str]
-    """`w` written, `r` read, `d` removed, `m` made as a folder, `b` a bound port, or `b43211` in its place."""
+    """`w` written, `r` read, `d` deleted, `m` new folder, `b` bound port, `b43211` bound instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,17 +115,17 @@ class CauseSeen(LaneEvent):
 
     cause: str
     place: str
-    """Such as "train.py:17 `def step(x):`"."""
+    """A position such as "train.py:17 `def step(x):`"."""
     subject: str = ""
     what: str = ""
-    """Such as "`x`: (32, 28) → (17, 28)"."""
+    """A detail such as "`x`: (32, 28) → (17, 28)"."""
     count: Amount = 1
     cost_ns: Amount = 0
     of_ns: Amount = 0
-    """Since the first step began."""
+    """Time since the first step began."""
     figures: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """It replaces an observation with this key."""
+        """Key of the replaced observation."""
         return self.cause, self.place, self.subject

@@ -11,16 +11,14 @@ from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
 CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
-"""Policies."""
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
 MOST_DEATHS = 3
-"""Then an attempt has failed."""
 LATEST_VISITS = 40
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesPlan:
-    """The plan of a series, complete before its first measurement."""
+    """The plan of a series."""
 
     policy: str
     over: dict[str, tuple[KnobValue, ...]] = field(default_factory=dict)
@@ -34,7 +32,7 @@ class SeriesPlan:
     kinds: tuple[str, ...] = ("",)
     settings: tuple[str, ...] = ()
     until_ci: float = 0.03
-    """Half the interval over the ratio at the end."""
+    """Half width at which a measurement ends, relative to the ratio."""
     each_s: float = 60.0
     slice_s: float = 0.5
     command: tuple[str, ...] = ()
@@ -49,10 +47,9 @@ class Pair:
     """Two slices close in time."""
 
     log: float
-    """Of the first throughput over the second."""
+    """Logarithm of the first throughput over the second."""
     leads: bool
     visit: int
-    """With new processes of both."""
     base: float = 0.0
     """Logarithm of the second throughput in examples/s."""
 
@@ -66,7 +63,6 @@ class Figures:
     baseline_examples_per_s: float | None = None
     step_ms: float | None = None
     memory_bytes: float | None = None
-    """Of the GPU, or private."""
     memory_missing: str = ""
     bottleneck: str = ""
     bottleneck_text: str = ""
@@ -76,18 +72,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The circumstances of a change, known before it is tried."""
+    """The circumstances of a change before its trial."""
 
     lane: str
     before: dict[str, KnobValue]
     bottleneck: str = ""
-    """A kind of `analysis.bottleneck`."""
     purpose: str = ""
     restarts: bool = False
     choices: int = 1
-    """Each test is stricter by this factor."""
+    """Factor by which each test is stricter."""
     work: str = ""
-    """Prevents keeping it."""
+    """Reason against keeping the change."""
     title: str = ""
     whole: bool = False
 
@@ -99,10 +94,9 @@ class Attempt:
     number: int
     kind: str
     settings: dict[str, KnobValue]
-    """The swept or changed knobs."""
     change: Change | None = None
     baseline: bool = False
-    """Whether it needs no measurement."""
+    """Whether the attempt needs no measurement."""
     refused: str = ""
     pairs: tuple[Pair, ...] = ()
     visits: int = 0
@@ -111,11 +105,10 @@ class Attempt:
     measured_s: float = 0.0
     outcome: str = ""
     gain: Estimate | None = None
-    """The ratio at the end."""
 
     @property
     def failed(self) -> str:
-        """Why it has failed for good."""
+        """The error of a finally failed attempt."""
         return self.deaths[-1] if len(self.deaths) >= MOST_DEATHS else ""
 
     @property
@@ -125,7 +118,7 @@ class Attempt:
         return self.change
 
     @property
-    def after(self) -> dict[str, KnobValue]:
+    def settings_after(self) -> dict[str, KnobValue]:
         """All knobs after a change."""
         return {**self.of_lane.before, **self.settings}
 
@@ -136,19 +129,18 @@ class SeriesState:
 
     plan: SeriesPlan
     attempts: tuple[Attempt, ...] = ()
-    """Also of earlier tunings."""
     first: int = 0
     running: dict[int, str] = field(default_factory=dict)
     visits_s: tuple[float, ...] = ()
     lost: dict[str, str] = field(default_factory=dict)
-    """Unusable places with the reason."""
+    """Reasons by unusable place."""
     under: tuple[dict[str, KnobValue], ...] = ()
     over: bool = False
     ended: str = ""
 
     @property
     def policy(self) -> str:
-        """The policy of its plan."""
+        """The policy of the plan."""
         return self.plan.policy
 
     @property
@@ -158,12 +150,12 @@ class SeriesState:
 
     @property
     def values(self) -> tuple[KnobValue, ...]:
-        """The values of that knob."""
+        """The values of the first swept knob."""
         return self.plan.over[self.knob]
 
     @property
     def at(self) -> KnobValue | None:
-        """The value that is measured now."""
+        """The value that is being measured."""
         return next((self.attempts[number].settings[self.knob] for number in self.running), None)
 
     @property
@@ -206,7 +198,6 @@ class VisitBegan:
     number: int
     place: str
     attempt: Attempt | None = None
-    """If just chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +207,7 @@ class PairMeasured:
     number: int
     pair: Pair
     took_s: float
-    """Since the previous pair."""
+    """Time since the previous pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +218,7 @@ class VisitEnded:
     figures: Figures | None = None
     refused: str = ""
     died: str = ""
-    """Without its own error."""
+    """Without an error message."""
     lost: str = ""
     took_s: float = 0.0
     outcome: str = ""
@@ -244,8 +235,8 @@ class SeriesEnded:
 SeriesStep: TypeAlias = SeriesState | SeriesBegan | VisitBegan | PairMeasured | VisitEnded | SeriesEnded
 
 
-def after(state: SeriesState, step: SeriesStep) -> SeriesState:
-    """Return the series after a step; another's changes nothing."""
+def state_after(state: SeriesState, step: SeriesStep) -> SeriesState:
+    """Return the series after a step. Steps of other series change nothing."""
     match step:
         case SeriesState():
             return step
@@ -278,7 +269,7 @@ def after(state: SeriesState, step: SeriesStep) -> SeriesState:
                 lost = {**lost, running[step.number]: step.lost}
             if step.took_s:
                 visits_s = (*visits_s, step.took_s)[-LATEST_VISITS:]
-            running = {number: place for number, place in running.items() if number != step.number}
+            running = {number: device for number, device in running.items() if number != step.number}
     attempts = list(state.attempts)
     attempts[step.number] = known
     return replace(state, attempts=tuple(attempts), running=running, lost=lost, visits_s=visits_s)
@@ -291,7 +282,7 @@ def kind_of(spec: LaneSpec) -> str:
 
 
 def learns_differently(settings: Settings, baseline: Settings) -> tuple[str, ...]:
-    """Return the common knobs that change learning."""
+    """Return the changed knobs that affect learning."""
     changed = {**baseline, **settings}
     batch = step_batch(changed, devices_of(changed)) != step_batch(baseline, devices_of(baseline))
     precision = changed.get(MIXED_PRECISION.name) != baseline.get(MIXED_PRECISION.name)

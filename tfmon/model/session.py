@@ -1,4 +1,4 @@
-"""The state of a race."""
+"""The session: the state of a race."""
 
 from __future__ import annotations
 
@@ -7,57 +7,33 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from tfmon.model.events import (
-    ClockStarted,
-    Event,
-    ExclusiveChanged,
-    FilesWritten,
-    HostEvent,
-    Interrupted,
-    LaneEnded,
-    MachineKnown,
-    ModeChanged,
-    RaceBegan,
-    RecordingChanged,
-    SeriesAdvanced,
-    SliceGranted,
-    UserRequested,
-)
+from tfmon.model import events, host_states
 from tfmon.model.gpu_samples import GpuSample
-from tfmon.model.host_states import (
-    Hosts,
-    HostState,
-    machine_key,
-    own_pids,
-    take_gpu_sample,
-    take_host_sample,
-    trains_on,
-)
+from tfmon.model.host_states import Hosts
 from tfmon.model.lane import Lane
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_relations import explain_collision, set_names
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_texts import explain_end
-from tfmon.model.lane_use import counted
 from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import CauseSeen, KnobOffered, PathsUsed
-from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, after
-from tfmon.model.spec import LaneSpec
+from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, state_after
+from tfmon.model.spec import LaneSpec, device_names
 
 STALE_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state at one moment. Immutable."""
+    """The immutable state of a race at one moment."""
 
     at_ns: int
     race: Race
     lanes: tuple[LaneState, ...]
-    hosts: Hosts = field(default_factory=lambda: {"": HostState()})
-    """"" is always present."""
+    hosts: Hosts = field(default_factory=lambda: {"": host_states.HostState()})
+    """The key "" is always present."""
     experiment: SeriesState | None = None
     tuned: SeriesState | None = None
     periods: Periods = ()
@@ -71,10 +47,10 @@ class Snapshot:
         raise KeyError(name)
 
     def called(self, lane: LaneState) -> str:
-        """Return the lane's name for people."""
-        place, short = lane.spec.place, lane.short_title
-        if len({one.spec.place for one in self.lanes}) > 1 and not short.startswith(place):
-            short = f"{place}, {short}"
+        """Return the displayed name of a lane."""
+        device, short = lane.spec.place, lane.short_title
+        if len({lane.spec.place for lane in self.lanes}) > 1 and not short.startswith(device):
+            short = f"{device}, {short}"
         return lane.title if len(self.lanes) < 3 else f"{lane.spec.id} {short}".strip()
 
     @property
@@ -95,35 +71,35 @@ class Snapshot:
 
     @property
     def raced_s(self) -> float | None:
-        """From the start signal to the last window."""
+        """Time from the start signal to the last window."""
         ends = [end_ns for lane in self.lanes if (end_ns := lane.measurements.until_ns) is not None]
         started_ns = self.race.started_ns
         return (max(ends) - started_ns) / 1e9 if ends and started_ns is not None else None
 
     @property
     def has_result(self) -> bool:
-        """Whether anything was measured, which no key may delete."""
+        """Whether there is a result, which no key may delete."""
         trying = self.experiment is not None and not self.experiment.over
         return not trying and any(lane.steady.windows for lane in self.lanes)
 
     @property
     def machine(self) -> Machine:
-        """The monitor's."""
+        """The monitor's machine."""
         return self.hosts[""].machine
 
     @property
     def gpus(self) -> tuple[GpuSample, ...]:
-        """Of the monitor's machine."""
+        """The GPUs of the monitor's machine."""
         return self.hosts[""].gpus
 
     @property
     def host(self) -> HostSample | None:
-        """Of the monitor's machine."""
+        """The latest sample of the monitor's machine."""
         return self.hosts[""].sample
 
-    def place_of(self, lane: LaneState) -> HostState:
-        """Return the machine of a lane."""
-        return self.hosts.get(lane.spec.host) or HostState()
+    def place_of(self, lane: LaneState) -> host_states.HostState:
+        """Return the state of a lane's machine."""
+        return self.hosts.get(lane.spec.host) or host_states.HostState()
 
     def machine_of(self, lane: LaneState) -> Machine:
         """Return the facts about a lane's machine."""
@@ -131,7 +107,7 @@ class Snapshot:
 
     def machine_key(self, lane: LaneState) -> str:
         """Return the key of a lane's machine."""
-        return machine_key(self.hosts, lane.spec.host)
+        return host_states.machine_key(self.hosts, lane.spec.host)
 
     @property
     def machines(self) -> int:
@@ -142,11 +118,11 @@ class Snapshot:
         """Return the model of a lane's processor."""
         if lane.spec.kind == "cpu":
             return self.machine_of(lane).cpu_name
-        return lane.process.device_name or counted([gpu.name for gpu in self.gpus_of(lane)])
+        return lane.process.device_name or device_names([gpu.name for gpu in self.gpus_of(lane)])
 
     def gpus_of(self, lane: LaneState) -> tuple[GpuSample, ...]:
-        """Return the latest samples of its GPUs."""
-        return tuple(gpu for gpu in self.place_of(lane).gpus if trains_on(lane, gpu))
+        """Return the latest samples of a lane's GPUs."""
+        return tuple(gpu for gpu in self.place_of(lane).gpus if host_states.trains_on(lane, gpu))
 
     def stale_s(self, sample: GpuSample | HostSample) -> float | None:
         """Return the age of an overdue sample."""
@@ -155,56 +131,51 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
-Journal: TypeAlias = Callable[[Event, Snapshot], None]
+Journal: TypeAlias = Callable[[events.Event, Snapshot], None]
 
 
 class Session:
-    """The owner of the state.
-
-    The state depends only on the events and their order, so a replay reproduces it with another clock.
-
-    Thread: any.
-    """
+    """The owner of the state, which depends only on the order of events. Thread: any."""
 
     def __init__(self, machine: Machine, clock_ns: Callable[[], int]) -> None:
         self._lock = threading.Lock()
         self._clock_ns = clock_ns
         self._lanes: list[Lane] = []
-        self._hosts: dict[str, HostState] = {}
+        self._hosts: dict[str, host_states.HostState] = {}
         self._journals: tuple[Journal, ...] = ()
-        self._listeners: tuple[Callable[[Event], None], ...] = ()
-        self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": HostState(machine)}))
+        self._listeners: tuple[Callable[[events.Event], None], ...] = ()
+        self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": host_states.HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
-        """Begin a race; `source` is the scenario's digest."""
+        """Begin a race. `source` is the scenario's digest."""
         race = replace(race, number=self._race.number + 1)
-        self.accept(RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
+        self.accept(events.RaceBegan(at_ns=self._clock_ns(), race=race, specs=tuple(specs), source=source))
 
     def set_machine(self, machine: Machine, host: str = "") -> None:
         """Set the facts about a machine."""
-        self.accept(MachineKnown(at_ns=self._clock_ns(), machine=machine, host=host))
+        self.accept(events.MachineKnown(at_ns=self._clock_ns(), machine=machine, host=host))
 
     def start_clock(self, at_ns: int) -> None:
         """Record the start signal."""
-        self.accept(ClockStarted(at_ns=at_ns))
+        self.accept(events.ClockStarted(at_ns=at_ns))
 
     def set_mode(self, mode: str) -> None:
         """Set the mode, which begins a new steady state."""
-        self.accept(ModeChanged(at_ns=self._clock_ns(), mode=mode))
+        self.accept(events.ModeChanged(at_ns=self._clock_ns(), mode=mode))
 
     def grant_slice(self, lane: str, beside: Sequence[str] = ()) -> None:
-        """Record a slice, "" for none."""
-        self.accept(SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
+        """Record the start of a slice."""
+        self.accept(events.SliceGranted(at_ns=self._clock_ns(), lane=lane, beside=tuple(beside)))
 
     def set_exclusive(self, lane: str) -> None:
         """Set the lane that trains alone."""
-        self.accept(ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
+        self.accept(events.ExclusiveChanged(at_ns=self._clock_ns(), exclusive=lane))
 
     def advance_series(self, step: SeriesStep) -> None:
         """Record a step of a series."""
-        self.accept(SeriesAdvanced(at_ns=self._clock_ns(), step=step))
+        self.accept(events.SeriesAdvanced(at_ns=self._clock_ns(), step=step))
 
-    def accept(self, event: Event) -> None:
+    def accept(self, event: events.Event) -> None:
         """Accept an event."""
         with self._lock:
             taken = not event.lane or self._index(event.lane) is not None
@@ -215,19 +186,19 @@ class Session:
         for listener in self._listeners if taken else ():
             listener(event)
 
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with every event, in the accepting thread; return the function that ends it."""
+    def listen(self, listener: Callable[[events.Event], None]) -> Callable[[], None]:
+        """Call `listener` with each event; return the function that ends this."""
         self._listeners = (*self._listeners, listener)
 
         def forget() -> None:
-            self._listeners = tuple(one for one in self._listeners if one is not listener)
+            self._listeners = tuple(known for known in self._listeners if known is not listener)
 
         return forget
 
     def keep_journal(self, journal: Journal) -> Snapshot:
-        """Pass every event to a journal, in order; return the snapshot before the first.
+        """Pass each event to a journal; return the snapshot before the first event.
 
-        Thread: the session is locked while the journal runs, so it must return at once and not call the session.
+        Thread: the journal runs with the session's lock, so it must return at once and not call the session.
         """
         with self._lock:
             self._journals = (*self._journals, journal)
@@ -249,7 +220,6 @@ class Session:
             return self._snapshot(self._clock_ns())
 
     def _snapshot(self, at_ns: int) -> Snapshot:
-        """Copy only what has changed since the last call."""
         lanes = tuple(copy or lane.snapshot() for lane, copy in zip(self._lanes, self._copied, strict=True))
         hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
         self._copied, self._copied_hosts = list(lanes), hosts
@@ -268,16 +238,16 @@ class Session:
         names = (index for index, lane in enumerate(self._lanes) if lane.spec.name == name)
         return next(names, None) if name else None
 
-    def _host(self, name: str) -> HostState:
+    def _host(self, name: str) -> host_states.HostState:
         self._copied_hosts = None
-        return self._hosts.setdefault(name, HostState())
+        return self._hosts.setdefault(name, host_states.HostState())
 
     def _forget_copies(self) -> None:
         self._copied = [None] * len(self._lanes)
 
-    def _change(self, event: Event) -> None:
+    def _change(self, event: events.Event) -> None:
         before = self._snapshot(event.at_ns) if isinstance(event, CAUSES) else None
-        index = None if isinstance(event, SliceGranted) else self._index(event.lane)
+        index = None if isinstance(event, events.SliceGranted) else self._index(event.lane)
         settings = [lane.settings for lane in self._lanes]
         if index is None:
             self._forget_copies()
@@ -294,79 +264,79 @@ class Session:
             set_names(self._lanes, self._race)
             self._forget_copies()
 
-    def _change_lane(self, lane: Lane, event: Event) -> None:
+    def _change_lane(self, lane: Lane, event: events.Event) -> None:
         race = self._race
         if isinstance(event, TreeSample):
             sliced = in_slices(race, self._lanes) or bool(race.exclusive)
-            host = self._hosts.get(lane.spec.host) or HostState()
+            host = self._hosts.get(lane.spec.host) or host_states.HostState()
             lane.on_tree_sample(event, sliced=sliced, cores=host.machine.cores)
             return
         if isinstance(event, KnobOffered):
             self._race = race.with_knob(event)
         lane.accept(event)
-        if isinstance(event, LaneFailed | LaneEnded | PathsUsed):
+        if isinstance(event, LaneFailed | events.LaneEnded | PathsUsed):
             self._explain(lane)
 
     def _explain(self, lane: Lane) -> None:
         race = self._race
-        host = self._hosts.get(lane.spec.host) or HostState()
-        gpus = [gpu for gpu in host.gpus if trains_on(lane, gpu)]
-        explain_end(lane, gpus, own_pids(self._hosts, self._lanes, lane.spec.host), race.knobs)
-        for one in self._lanes:
-            explain_collision(one, self._lanes, race.views)
+        host = self._hosts.get(lane.spec.host) or host_states.HostState()
+        gpus = [gpu for gpu in host.gpus if host_states.trains_on(lane, gpu)]
+        explain_end(lane, gpus, host_states.own_pids(self._hosts, self._lanes, lane.spec.host), race.knobs)
+        for lane_ in self._lanes:
+            explain_collision(lane_, self._lanes, race.views)
         self._forget_copies()
 
-    def _change_race(self, event: Event) -> None:
+    def _change_race(self, event: events.Event) -> None:
         race, lanes = self._race, self._lanes
         over = bool(lanes) and all(lane.over for lane in lanes)
         match event:
-            case RaceBegan():
+            case events.RaceBegan():
                 self._begin_race(event)
-            case MachineKnown():
+            case events.MachineKnown():
                 self._host(event.host).machine = event.machine
-            case HostEvent():
+            case events.HostEvent():
                 self._host(event.host).on_connection(event)
-            case ClockStarted():
+            case events.ClockStarted():
                 self._race = replace(race, started_ns=event.at_ns)
-            case ModeChanged() if not over:
+            case events.ModeChanged() if not over:
                 if event.mode != race.mode:
                     for lane in lanes:
                         lane.measure_again()
                         lane.mark_charts(event.at_ns, MODE_MARKS[event.mode])
                 self._race = replace(race, mode=event.mode, training=())
-            case UserRequested(action="end"):
+            case events.UserRequested(action="end"):
                 for lane in lanes:
                     lane.end.killed = lane.end.killed or lane.spec.name in event.lanes
-            case ExclusiveChanged():
+            case events.ExclusiveChanged():
                 alone = event.exclusive != race.exclusive and len(lanes) > 1 and not over
                 if race.mode == CONCURRENT and alone:
                     for lane in lanes:
                         lane.measure_again()
                 self._race = replace(race, exclusive=event.exclusive)
-            case SliceGranted():
+            case events.SliceGranted():
                 training = tuple(name for name in (event.lane, *event.beside) if name)
                 for lane in lanes:
-                    lane.on_slice_granted(event.at_ns, own=lane.spec.name in training)
+                    lane.on_slice_granted(event.at_ns, trains=lane.spec.name in training)
                 self._race = replace(race, training=training)
-            case SeriesAdvanced(step=step):
+            case events.SeriesAdvanced(step=step):
                 if self._experiment is not None and not isinstance(step, SeriesState):
-                    step = after(self._experiment, step)
+                    step = state_after(self._experiment, step)
                 if isinstance(step, SeriesState):
                     self._experiment = step
                     self._tuned = step if step.policy == TUNING else self._tuned
-            case Interrupted():
+            case events.Interrupted():
                 self._race = replace(race, interrupted=event.reason)
-            case FilesWritten():
+            case events.FilesWritten():
                 self._race = replace(race, views=event.views)
-            case RecordingChanged():
+            case events.RecordingChanged():
                 self._recording = event.recording
             case HostSample():
-                take_host_sample(self._host(event.host), lanes, event)
+                host_states.take_host_sample(self._host(event.host), lanes, event)
             case GpuSample():
                 self._host(event.host)
-                take_gpu_sample(self._hosts, lanes, event)
+                host_states.take_gpu_sample(self._hosts, lanes, event)
 
-    def _begin_race(self, event: RaceBegan) -> None:
+    def _begin_race(self, event: events.RaceBegan) -> None:
         self._lanes = [
             Lane(spec, phase_since_ns=event.at_ns, process=ProcessInfo(started_ns=event.at_ns))
             for spec in event.specs

@@ -1,4 +1,4 @@
-"""Lane specs: machine, device, settings and name of a lane."""
+"""Lane specs: machine, device and settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INSTANCE = "MIG-"
 SHORT_INSTANCE = len(INSTANCE) + 8
 _INSTANCE = re.compile(r"(?i)MIG-[0-9a-f-]{1,36}")
 ANY_GPU = "gpu"
-"""The idlest GPU."""
+"""Device of the idlest GPU."""
 
 
 class SpecError(ValueError):
@@ -41,20 +41,17 @@ class LaneSpec:
     """A requested lane: `[HOST/]DEVICE[,KNOB=VALUE…]`."""
 
     device: str
-    """`cpu`, `gpu:N`, `gpu:N+M`, `2xcpu`, or the start of a UUID `MIG-…`. Before planning also `gpu`, `gpu:all` or
-    `4xgpu`.
-    """
+    """`cpu`, `gpu:N`, `gpu:N+M`, `2xcpu` or `MIG-…`. Before planning also `gpu`, `gpu:all` or `4xgpu`."""
     settings: dict[str, KnobValue] = field(default_factory=dict)
     name: str = ""
-    """Unique in a race; never changes. People read `LaneState.title`."""
+    """Unique and constant. `LaneState.title` is displayed."""
     apart: tuple[str, ...] = ()
     number: int = 0
     id: str = ""
-    """One letter, which never changes."""
+    """A constant letter."""
     host: str = ""
-    """Of ssh, or of the settings file; "" for this machine."""
+    """"" for this machine."""
     label: str = ""
-    """Of a lane that trains with other files, such as "as it is"."""
     chosen: str = field(default="", compare=False)
 
     @property
@@ -69,28 +66,28 @@ class LaneSpec:
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Of its GPUs, once they are chosen."""
-        named = self.device.partition(":")[2]
-        return tuple(map(int, named.split("+"))) if named not in ("", ALL) else ()
+        """The indexes of the chosen GPUs."""
+        indexes = self.device.partition(":")[2]
+        return tuple(map(int, indexes.split("+"))) if indexes not in ("", ALL) else ()
 
     @property
     def index(self) -> int:
-        """The index of its first GPU, or 0."""
+        """The index of the first GPU, or 0."""
         return next(iter(self.indexes), 0)
 
     @property
     def devices(self) -> int:
-        """1 for `gpu:all`."""
+        """The number of devices. 1 for `gpu:all`."""
         count, times, _ = self.device.partition("x")
         return int(count) if times else len(self.indexes) or 1
 
     @property
     def place(self) -> str:
-        """Machine and device, such as `gpu2/gpu:0`."""
+        """The machine and device, such as `gpu2/gpu:0`."""
         return f"{self.host}/{self.device}" if self.host else self.device
 
     def place_of(self, index: int) -> str:
-        """Such as `gpu2/gpu:1`."""
+        """Return the machine and one device."""
         return replace(self, device=f"gpu:{index}").place if self.devices > 1 else self.place
 
 
@@ -118,12 +115,12 @@ def _device(text: str) -> str:
     indexes = index.split("+")
     if kind != "gpu" or not all(map(_is_number, indexes)):
         raise SpecError(f"there is no device {text!r}; {DEVICES}")
-    named = [int(one) for one in indexes]
-    twice = next((one for one in named if named.count(one) > 1), None)
+    numbers = [int(index) for index in indexes]
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
         raise SpecError(f"{text} names gpu:{twice} twice; name each GPU once, or race two lanes on it")
-    _check_count(text, len(named))
-    return "gpu:" + "+".join(map(str, named))
+    _check_count(text, len(numbers))
+    return "gpu:" + "+".join(map(str, numbers))
 
 
 def _check_count(text: str, count: int) -> None:
@@ -146,30 +143,29 @@ def check_host(host: str) -> None:
 
 
 def name_lanes(specs: Sequence[LaneSpec]) -> tuple[LaneSpec, ...]:
-    """Name the lanes. One CPU and one GPU lane are C and G; other ids go from A."""
-    named: list[LaneSpec] = []
+    """Name the lanes. The ids of a CPU and a GPU lane are C and G, otherwise from A."""
+    result: list[LaneSpec] = []
     for spec in specs:
         twins = [other for other in specs if other.place == spec.place]
-        apart = tuple(
+        contrast = tuple(
             knob
             for knob, value in spec.settings.items()
             if any(other.settings.get(knob) != value for other in twins)
         )
-        same = [place for place, other in enumerate(specs) if other == spec]
-        number = same.index(len(named)) + 1 if len(same) > 1 else 0
-        named.append(
-            replace(spec, name=title(replace(spec, apart=apart, number=number)), apart=apart, number=number)
-        )
+        same = [index for index, other in enumerate(specs) if other == spec]
+        number = same.index(len(result)) + 1 if len(same) > 1 else 0
+        numbered = replace(spec, apart=contrast, number=number)
+        result.append(replace(numbered, name=title(numbered)))
     kinds = [spec.kind for spec in specs]
     if len(specs) > 1 and len(set(kinds)) == len(kinds):
         ids = [kind[0].upper() for kind in kinds]
     else:
         ids = [chr(ord("A") + index % 26) for index in range(len(specs))]
-    return tuple(replace(spec, id=id) for spec, id in zip(named, ids, strict=True))
+    return tuple(replace(spec, id=id) for spec, id in zip(result, ids, strict=True))
 
 
 def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[str] | None = None) -> str:
-    """Return such as "gpu2/cpu batch_size=256 graph=off"; by default of the spec."""
+    """Return a title such as "gpu2/cpu batch_size=256"."""
     values = {**spec.settings, **(settings or {})}
     knobs = spec.apart if differs is None else differs
     parts = [spec.place, *filter(None, [spec.label])]
@@ -180,7 +176,7 @@ def title(spec: LaneSpec, settings: Settings | None = None, differs: Sequence[st
 
 
 def short_title(spec: LaneSpec, settings: Settings, differs: Sequence[str]) -> str:
-    """Return such as "batch 256, graph off", or the place."""
+    """Return a title such as "batch 256, graph off"."""
     values = {**spec.settings, **settings}
     shown = [(short_name(knob).partition(" ")[0], show(values[knob])) for knob in differs if knob in values]
     parts = [spec.label] if spec.label else []
@@ -201,7 +197,7 @@ DEVICE_KNOBS = tuple(
 
 
 def step_batch(settings: Settings, devices: int) -> int | None:
-    """Return the examples of a step of all devices."""
+    """Return the examples in a step on all devices."""
     size = settings.get(BATCH_SIZE.name)
     if not isinstance(size, int):
         return None
@@ -229,7 +225,7 @@ def obstacle(settings: Settings, devices: int) -> str:
 
 
 def counted(names: Iterable[str]) -> str:
-    """Return which name counts devices; raises KnobError."""
+    """Return the name in `KINDS`, or ""; raises KnobError."""
     result = [name for name in names if name in KINDS]
     if len(set(result)) > 1:
         raise KnobError("gpus and cpus are on different devices; sweep one of them")
@@ -237,9 +233,15 @@ def counted(names: Iterable[str]) -> str:
 
 
 def devices_of(settings: Settings, kind: str = "") -> int:
-    """Return on how many devices a combination trains."""
+    """Return the number of devices of a combination."""
     name = counted(settings)
     if name:
         return int(settings[name])
     count, times, _ = kind.partition("x")
     return int(count) if times and count.isdecimal() else kind.count("+") + 1
+
+
+def device_names(names: Sequence[str]) -> str:
+    """Return a text such as "2x NVIDIA H200"."""
+    result = ((names.count(name), name) for name in dict.fromkeys(names))
+    return " + ".join(f"{count}x {name}" if count > 1 else name for count, name in result)

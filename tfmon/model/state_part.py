@@ -8,10 +8,7 @@ Part = TypeVar("Part", bound="StatePart")
 
 
 class StatePart:
-    """A part of the state; snapshots contain copies.
-
-    A container in it is replaced, not changed, so that a copy can share it.
-    """
+    """A part of the state. Copies share the containers, which never change."""
 
     def copy(self: Part) -> Part:
         """Return a shallow copy."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from tfmon.model.histogram import add, quantile_ms
 from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
@@ -15,15 +16,14 @@ from tfmon.model.readings import Missing, Reading, SliceLoad
 from tfmon.model.state_part import StatePart
 
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
-"""Kept as they came."""
+"""Limits for unmerged windows."""
 OLD_NS = 2_000_000_000
-"""Added up over this time, or 1 / `OLD_SHARE` of their age."""
+"""Old windows are merged over this time, or 1 / `OLD_SHARE` of their age."""
 OLD_SHARE, MOST_OLD = 400, 4_096
-"""After a day, the list has about 2,500 items."""
 SHORTEST_STRETCH_NS = 1_000_000_000
 MOST_SLICES = 2_000
 RARE = 0.5
-"""Above this share of disturbed windows, none is discarded."""
+"""Above this share of disturbed windows, nothing is discarded."""
 SETTLED_WINDOWS = 20
 _SUMS = (
     "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
@@ -53,8 +53,8 @@ class WindowSums:
     sampled_copy_ns: int | None = None
     histogram: dict[int, int] = field(default_factory=dict)
 
-    def plus(self, more: WindowSums, sign: int = 1) -> WindowSums:
-        """Return the sums with more windows, or without."""
+    def added(self, more: WindowSums, sign: int = 1) -> WindowSums:
+        """Return the sums with or without more windows."""
         copied_ns = self.sampled_copy_ns
         if more.sampled_copy_ns is not None:
             copied_ns = (copied_ns or 0) + sign * more.sampled_copy_ns
@@ -67,7 +67,7 @@ class WindowSums:
 
     @property
     def examples_per_s(self) -> float | None:
-        """`None` without time or examples."""
+        """Throughput, or `None` without time or examples."""
         return self.examples / self.span_ns * 1e9 if self.span_ns and (self.examples or not self.steps) else None
 
     @property
@@ -87,7 +87,7 @@ class WindowSums:
 
 @dataclass(frozen=True, slots=True)
 class LaneWindow(WindowSums):
-    """A window, or several old ones without a histogram."""
+    """A window, or merged old windows without a histogram."""
 
     since_ns: int = 0
     at_ns: int = 0
@@ -97,7 +97,6 @@ class LaneWindow(WindowSums):
     period: int = 0
     loss: float | None = None
     p50_ms: float | None = None
-    """To within 0.55 %."""
     p95_ms: float | None = None
 
     @classmethod
@@ -120,40 +119,40 @@ class LaneWindow(WindowSums):
 
     @property
     def steady(self) -> bool:
-        """Whether it counts."""
+        """Whether the window counts."""
         return not self.marks
 
     @property
     def reason(self) -> str:
-        """Why it is discarded, as text."""
+        """Text about why the window is discarded."""
         return "; ".join(self.marks)
 
     @property
     def in_slice(self) -> bool:
-        """Whether another lane trained before it."""
+        """Whether the window is in a slice."""
         return self.round is not None
 
     @property
     def kind(self) -> object:
-        """Windows of a kind are added up."""
+        """Key of windows that can be merged."""
         marks = tuple(mark for mark in self.marks if mark != SLICE_START)
         return marks, self.in_slice, self.process, self.period
 
     @classmethod
     def merged(cls, items: Sequence[LaneWindow]) -> LaneWindow:
-        """Return windows of one kind as one."""
+        """Merge consecutive windows with the same marks into one."""
         last, sums = items[-1], WindowSums()
-        for one in items:
-            sums = sums.plus(one)
+        for item in items:
+            sums = sums.added(item)
         exact = sum(sums.histogram.values()) >= sums.steps
-        losses = [one.loss for one in items if one.loss is not None]
+        losses = [item.loss for item in items if item.loss is not None]
         return cls(
             **dict(zip(_SUMS, _sums_of(sums), strict=True)),
             sampled_copy_ns=sums.sampled_copy_ns,
             histogram={},
             since_ns=items[0].since_ns,
             at_ns=last.at_ns,
-            marks=min((one.marks for one in items), key=len),
+            marks=min((item.marks for item in items), key=len),
             round=last.round,
             process=last.process,
             period=last.period,
@@ -170,8 +169,8 @@ class Mean:
     total: float = 0.0
     samples: int = 0
 
-    def plus(self, reading: Reading) -> Mean:
-        """Return the mean with one more sample."""
+    def with_sample(self, reading: Reading) -> Mean:
+        """Return the mean with another sample."""
         return self if isinstance(reading, Missing) else Mean(self.total + reading, self.samples + 1)
 
     @property
@@ -182,7 +181,7 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class LaneSample:
-    """A sample, or the means of several."""
+    """A sample, or the means of several samples."""
 
     at_ns: int
     cpu_pct: Mean = Mean()
@@ -191,12 +190,12 @@ class LaneSample:
 
     @property
     def since_ns(self) -> int:
-        """Its time."""
+        """The time of the sample."""
         return self.at_ns
 
     @property
     def kind(self) -> object:
-        """All samples can be added up."""
+        """Common key: all samples can be merged."""
         return None
 
     @classmethod
@@ -204,9 +203,9 @@ class LaneSample:
         """Return the means of samples."""
         return cls(
             items[-1].at_ns,
-            _mean(one.cpu_pct for one in items),
-            _mean(one.private_bytes for one in items),
-            _mean(one.gpu_busy_pct for one in items),
+            _mean(item.cpu_pct for item in items),
+            _mean(item.private_bytes for item in items),
+            _mean(item.gpu_busy_pct for item in items),
         )
 
 
@@ -215,18 +214,7 @@ def _mean(means: Iterable[Mean]) -> Mean:
     return Mean(sum(part.total for part in parts), sum(part.samples for part in parts))
 
 
-class _Item(Protocol):
-    @property
-    def since_ns(self) -> int: ...
-    @property
-    def at_ns(self) -> int: ...
-    @property
-    def kind(self) -> object: ...
-    @classmethod
-    def merged(cls: type[Item], items: Sequence[Item]) -> Item: ...
-
-
-Item = TypeVar("Item", bound=_Item)
+Item = TypeVar("Item", LaneWindow, LaneSample)
 
 
 def _aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
@@ -234,15 +222,17 @@ def _aged(recent: tuple[Item, ...], old: tuple[Item, ...]) -> tuple[tuple[Item, 
     if len(recent) <= MOST_RECENT and first.at_ns >= now_ns - RECENT_NS:
         return recent, old
     number = first.at_ns // OLD_NS
-    moved = next((place for place, one in enumerate(recent) if one.at_ns // OLD_NS != number), len(recent) // 2)
-    old = (*old, *_merged(recent[:moved]))
+    moved = next(
+        (index for index, window in enumerate(recent) if window.at_ns // OLD_NS != number), len(recent) // 2
+    )
+    old += tuple(_merged(recent[:moved]))
     if len(old) > MOST_OLD:
         old = shortened(old, now_ns)
     return recent[moved:], old
 
 
 def shortened(old: tuple[Item, ...], now_ns: int) -> tuple[Item, ...]:
-    """Return the items added up by age."""
+    """Return the items merged by age."""
     share = OLD_SHARE
     while share and len(old) > 0.8 * MOST_OLD:
         old, share = _joined(old, now_ns, share), share // 2
@@ -252,25 +242,25 @@ def shortened(old: tuple[Item, ...], now_ns: int) -> tuple[Item, ...]:
 def _joined(old: tuple[Item, ...], now_ns: int, share: int) -> tuple[Item, ...]:
     result: list[Item] = []
     together: list[Item] = []
-    for one in old:
-        longest_ns = max(OLD_NS, (now_ns - one.at_ns) // share)
-        if together and one.at_ns - together[0].since_ns > longest_ns:
+    for window in old:
+        longest_ns = max(OLD_NS, (now_ns - window.at_ns) // share)
+        if together and window.at_ns - together[0].since_ns > longest_ns:
             result += _merged(together)
             together = []
-        together.append(one)
-    return (*result, *_merged(together))
+        together.append(window)
+    return tuple(result + _merged(together))
 
 
 def _merged(items: Sequence[Item]) -> list[Item]:
     kinds: dict[object, list[Item]] = {}
-    for one in items:
-        kinds.setdefault(one.kind, []).append(one)
+    for item in items:
+        kinds.setdefault(item.kind, []).append(item)
     return [type(same[0]).merged(same) for same in kinds.values()]
 
 
 @dataclass(frozen=True, slots=True)
 class SliceSpeed:
-    """The steady part of a slice, and the load of the whole one."""
+    """The steady part of a slice."""
 
     round: int
     at_ns: int
@@ -285,42 +275,46 @@ class SliceSpeed:
         """Examples over wall time."""
         return self.examples / self.span_ns * 1e9
 
+    @property
+    def log(self) -> float:
+        """Logarithm of `examples_per_s`, for a slice with examples."""
+        return math.log(self.examples_per_s)
+
 
 @dataclass
 class Measurements(StatePart):
     """The measurements of a lane."""
 
     recent: tuple[LaneWindow, ...] = ()
-    """Of the present process, oldest first."""
+    """Windows of the present process, oldest first."""
     old: tuple[LaneWindow, ...] = ()
-    """Added up."""
     samples: tuple[LaneSample, ...] = ()
     old_samples: tuple[LaneSample, ...] = ()
     steady: WindowSums = field(default_factory=WindowSums)
     slices: tuple[SliceSpeed, ...] = ()
-    """Their steady parts, oldest first."""
     period: int = 0
     discarded: dict[str, int] = field(default_factory=dict)
-    """Of steady state, under each of their reasons."""
+    """Number of windows under each of their reasons."""
     discarded_ns: dict[str, int] = field(default_factory=dict)
-    """By `_main_reason`, with time in no window."""
+    """Time by main reason, with time in no window."""
     windows: int = 0
     span_ns: int = 0
     process: int = 0
-    """0 if another process has become the lane."""
+    """Process of the last window. 0 after `Hello`."""
     until_ns: int | None = None
     unaccounted_ns: int = 0
-    """Time in no window, or in two: 0 unless tfmon has a bug."""
+    """Time in no window or two. 0 unless tfmon has a bug."""
     constant: tuple[str, ...] = ()
 
     def add(self, event: Window, process: int = 0) -> None:
         """Add a window."""
         window = LaneWindow.from_event(event, process, self.period)
         if window.marks:
-            self.discarded = _counted(self.discarded, window.marks, window.windows)
-            self.discarded_ns = add(self.discarded_ns, {_main_reason(window.marks): window.span_ns})
+            self.discarded = add(self.discarded, dict.fromkeys(window.marks, window.windows))
+            main_reason = min(window.marks, key=lambda mark: (mark == SLICE_START, mark))
+            self.discarded_ns = add(self.discarded_ns, {main_reason: window.span_ns})
         else:
-            self.steady = self.steady.plus(window)
+            self.steady = self.steady.added(window)
             self.slices = _with_window(self.slices, window)
         if self.until_ns is not None and process == self.process:
             self.unaccounted_ns += abs(event.since_ns - self.until_ns)
@@ -333,23 +327,23 @@ class Measurements(StatePart):
 
     def sample(self, at_ns: int, **readings: Reading) -> None:
         """Add a sample, for the charts."""
-        means = {name: Mean().plus(reading) for name, reading in readings.items()}
+        means = {name: Mean().with_sample(reading) for name, reading in readings.items()}
         self.samples, self.old_samples = _aged((*self.samples, LaneSample(at_ns, **means)), self.old_samples)
 
     def begin_process(self) -> None:
-        """Count the present windows to the old ones."""
-        self.old = (*self.old, *(replace(one, histogram={}) for one in self.recent))[-MOST_OLD:]
+        """Move the present windows to the old windows."""
+        self.old = (*self.old, *(replace(window, histogram={}) for window in self.recent))[-MOST_OLD:]
         self.recent = ()
 
     def end_slice(self, ended: SliceEnded) -> None:
-        """Store the CPU use in a slice."""
+        """Store the CPU use of a slice."""
         if ended.load is not None and self.slices and self.slices[-1].round == ended.round:
             self.slices = (*self.slices[:-1], replace(self.slices[-1], load=ended.load))
 
     def discard(self, since_ns: int, until_ns: int, reason: str) -> bool:
-        """Discard windows in a disturbance, known after they ended; return whether there are any.
+        """Discard past windows in a disturbance; return whether there are any.
 
-        A disturbance that is present most of the time is in `constant`.
+        Disturbances that last most of the time are only added to `constant`.
         """
 
         def is_hit(window: LaneWindow) -> bool:
@@ -357,7 +351,7 @@ class Measurements(StatePart):
 
         first = bisect_right(self.recent, since_ns, key=attrgetter("at_ns"))
         tail = self.recent[first:]
-        hit = [one for one in tail if is_hit(one)]
+        hit = [window for window in tail if is_hit(window)]
         if not hit:
             return False
         share = (self.discarded.get(reason, 0) + len(hit)) / self.windows
@@ -365,12 +359,12 @@ class Measurements(StatePart):
             self.constant = tuple(sorted({*self.constant, reason}))
             return True
         for window in hit:
-            self.steady = self.steady.plus(window, -1)
+            self.steady = self.steady.added(window, -1)
             self.slices = _without_window(self.slices, window)
-        marked = (replace(one, marks=(reason,)) if is_hit(one) else one for one in tail)
+        marked = (replace(window, marks=(reason,)) if is_hit(window) else window for window in tail)
         self.recent = (*self.recent[:first], *marked)
-        self.discarded = _counted(self.discarded, [reason], sum(one.windows for one in hit))
-        self.discarded_ns = add(self.discarded_ns, {reason: sum(one.span_ns for one in hit)})
+        self.discarded = add(self.discarded, {reason: sum(window.windows for window in hit)})
+        self.discarded_ns = add(self.discarded_ns, {reason: sum(window.span_ns for window in hit)})
         return True
 
     def restart(self) -> None:
@@ -378,24 +372,24 @@ class Measurements(StatePart):
         self.steady, self.slices, self.period = WindowSums(), (), self.period + 1
 
     def stretches(self, length_ns: int) -> dict[int, SliceSpeed]:
-        """Return the sums of the steady windows by stretch."""
+        """Return the sums of steady windows by stretch."""
         result: dict[int, SliceSpeed] = {}
         for window in self.steady_points:
             number = window.at_ns // length_ns
             before = result.get(number)
             examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
             result[number] = SliceSpeed(number, window.at_ns, examples + window.examples, span_ns + window.span_ns)
-        return {number: one for number, one in result.items() if one.examples > 0 and one.span_ns > 0}
+        return {number: part for number, part in result.items() if part.examples > 0 and part.span_ns > 0}
 
     @property
     def ran_ns(self) -> int:
-        """Without suspensions and pauses."""
+        """Measured time without suspensions and pauses."""
         return self.span_ns - self.discarded_ns.get(STOPPED, 0)
 
     @property
     def steady_points(self) -> list[LaneWindow]:
         """The recent windows of steady state."""
-        return [one for one in self.recent if one.steady and one.period == self.period]
+        return [window for window in self.recent if window.steady and window.period == self.period]
 
 
 def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[SliceSpeed, ...]]]:
@@ -409,14 +403,6 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
     sums = [lane.stretches(length_ns) for lane in lanes]
     common = sorted(set.intersection(*map(set, sums))) if sums else []
     return length_ns, [tuple(sum_[number] for number in common) for sum_ in sums]
-
-
-def _counted(discarded: dict[str, int], reasons: Iterable[str], windows: int) -> dict[str, int]:
-    return {**discarded, **{reason: discarded.get(reason, 0) + windows for reason in reasons}}
-
-
-def _main_reason(marks: Iterable[str]) -> str:
-    return min(marks, key=lambda mark: (mark == SLICE_START, mark))
 
 
 def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:

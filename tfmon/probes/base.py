@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
@@ -38,7 +40,7 @@ class Gpu:
     part_of: str = ""
     """UUID of an instance's GPU."""
     instances: tuple[Gpu, ...] | None = None
-    """A split GPU is only used through them; `None` for a whole GPU."""
+    """`None` for a whole GPU; a split GPU is only used through them."""
     power_default_w: float | None = None
     capability: tuple[int, int] | None = None
     exclusive: bool | None = None
@@ -49,14 +51,16 @@ class Gpu:
         return self.instances is not None
 
 
-class Probe(Protocol):
+class Probe(ABC):
     """A source of readings. Thread: the probe's ticker, which may block."""
 
     name: str
 
+    @abstractmethod
     def sample(self) -> Iterable[Event]:
         """Read everything. A value that cannot be read is `Missing`."""
 
+    @abstractmethod
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as `Missing(reason)`."""
 
@@ -89,6 +93,19 @@ def absent_gpu(gpu: Gpu, at_ns: int, reason: str, faults: Sequence[GpuFault] = (
     return unread(sample, Missing(reason))
 
 
+class GpuProbe(Probe):
+    """A source of readings of GPUs."""
+
+    def __init__(self, gpus: Sequence[Gpu], clock_ns: Callable[[], int]) -> None:
+        self._gpus = {gpu.uuid: gpu for gpu in gpus}
+        self._clock_ns = clock_ns
+
+    def missing(self, reason: str) -> Iterable[Event]:
+        """Return a sample of each GPU without readings."""
+        at_ns = self._clock_ns()
+        return [absent_gpu(gpu, at_ns, reason) for gpu in self._gpus.values()]
+
+
 class CounterRate:
     """The rate of a counter that only grows."""
 
@@ -108,7 +125,7 @@ class CounterRate:
 
 
 SLOW_NS = 50_000_000
-"""The slowest intended calls, two of them, take 40 ms together."""
+"""The two slowest intended calls take 40 ms."""
 LEAST_S, MOST_S = 5.0, 60.0
 _SHARE = 0.01
 _AGAIN_NS = 15_000_000_000
@@ -135,7 +152,7 @@ class Backoff:
         self._slow_at_ns: dict[str, int] = {}
 
     def read(self, name: str, read: Callable[[], T]) -> T:
-        """Return the value, or the last value of a slow read that is not due."""
+        """Return a new value, or the last one of a slow read that is not due."""
         begun_ns, kept = self._clock_ns(), self._kept.get(name)
         if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
             before: T = kept.value
@@ -154,17 +171,15 @@ class Backoff:
     def slow(self) -> tuple[SlowReading, ...]:
         """Values that are read less often."""
         return tuple(
-            SlowReading(name, one.took_ns / 1e6, one.every_s, one.at_ns) for name, one in self._kept.items()
+            SlowReading(name, reading.took_ns / 1e6, reading.every_s, reading.at_ns)
+            for name, reading in self._kept.items()
         )
-
-
-Wait = Callable[[threading.Condition, float], object]
 
 
 class Ticker:
     """Runs a probe in a daemon thread, at fixed times.
 
-    Missed ticks are skipped. The thread survives any error of the probe and of the sink. Thread: any; only `close`
+    Missed ticks are skipped. The thread survives errors of the probe and the sink. Thread: any; only `close`
     waits briefly.
     """
 
@@ -175,73 +190,46 @@ class Ticker:
         *,
         interval_s: float = 1.0,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        wait: Wait = threading.Condition.wait,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     ) -> None:
         self.probe = probe
         self._sink = sink
         self._clock_ns = clock_ns
         self._wait = wait
-        self._changed = threading.Condition()
         self._interval_ns = max(1, int(interval_s * 1e9))
-        self._due_ns = 0
-        self._closed = False
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread; the first tick is due at once."""
-        self._due_ns = self._clock_ns()
         self._thread = start_thread(f"tfmon-{self.probe.name}", self._run, self._tell_missing)
 
     def close(self, timeout_s: float = 0.25) -> bool:
         """End the thread. Return False if it hangs in the driver."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._closed.set()
         if self._thread is None:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while self._await_tick():
-            self._tick()
-        self._guard(self.probe.close)
-
-    def _await_tick(self) -> bool:
-        with self._changed:
-            while not self._closed:
-                left_ns = self._due_ns - self._clock_ns()
-                if left_ns > 0:
-                    self._wait(self._changed, left_ns / 1e9)
-                else:
-                    self._due_ns += self._interval_ns
-                    self._skip_missed()
-                    return True
-            return False
-
-    def _skip_missed(self) -> None:
-        behind_ns = self._clock_ns() - self._due_ns
-        if behind_ns >= 0:
-            self._due_ns += (behind_ns // self._interval_ns + 1) * self._interval_ns
-
-    def _tick(self) -> None:
-        error = self._guard(lambda: self._pass_on(self.probe.sample))
-        if error:
-            self._tell_missing(f"the {self.probe.name} readings failed: {error}")
-        self._skip_missed()
+        due_ns = self._clock_ns()
+        while not self._wait(self._closed, max(0, due_ns - self._clock_ns()) / 1e9):
+            if error := self._pass_on(self.probe.sample):
+                self._tell_missing(f"the {self.probe.name} readings failed: {error}")
+            due_ns += (max(0, self._clock_ns() - due_ns) // self._interval_ns + 1) * self._interval_ns
+        with contextlib.suppress(Exception):
+            self.probe.close()
 
     def _tell_missing(self, reason: str) -> None:
-        self._guard(lambda: self._pass_on(lambda: self.probe.missing(reason)))
+        self._pass_on(lambda: self.probe.missing(reason))
 
-    def _pass_on(self, read: Callable[[], Iterable[Event]]) -> None:
-        for event in read():
-            if self._closed:
-                return
-            self._sink(event)
-
-    def _guard(self, work: Callable[[], None]) -> str:
+    def _pass_on(self, read: Callable[[], Iterable[Event]]) -> str:
         try:
-            work()
+            for event in read():
+                if self._closed.is_set():
+                    break
+                self._sink(event)
         except Exception as error:  # noqa: BLE001 - top of a thread; the error is passed on as a reading
             return " ".join(f"{type(error).__name__}: {error}".split())[:200]
         return ""

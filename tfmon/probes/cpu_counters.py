@@ -41,14 +41,14 @@ def _obstacle() -> str:
     return counted.reason if isinstance(counted, Missing) else "" if CYCLES in counted else NOT_SUPPORTED
 
 
-def _perf(*words: str) -> dict[str, float] | Missing:
+def _perf(*options: str) -> dict[str, float] | Missing:
     program = shutil.which("perf")
     if program is None:
         return Missing(NO_PERF)
     events = ",".join(f"{event}:u" for event in EVENTS)
     try:
         answer = subprocess.run(
-            [program, "stat", "-x", ";", "-e", events, *words],
+            [program, "stat", "-x", ";", "-e", events, *options],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=COUNTED_S + 10,
@@ -61,7 +61,7 @@ def _perf(*words: str) -> dict[str, float] | Missing:
     result: dict[str, float] = {}
     for line in answer.stderr.splitlines():
         value, _unit, name = (*line.split(";"), "", "")[:3]
-        event = next((one for one in reversed(EVENTS) if one in name), None)
+        event = next((known for known in reversed(EVENTS) if known in name), None)
         if event is not None and value.isdecimal():  # two kinds of cores have a line each
             result[event] = result.get(event, 0.0) + float(value)
     if answer.returncode and not result:

@@ -81,7 +81,7 @@ class XlaFiles:
 
 @dataclass(frozen=True, slots=True)
 class DriverFiles:
-    """The driver's files."""
+    """The version of the loaded kernel module, and the device nodes in /dev."""
 
     module_version: str = ""
     nodes: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def open_libraries(
 
     The search order is the dynamic linker's. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
     """
-    first = [Path(one) for one in environ.get("LD_LIBRARY_PATH", "").split(":") if one]
+    first = [Path(folder) for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
 
     def file(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The GPUs that a lane could use, or the reason without any. Loads no TensorFlow."""
+"""Finds the GPUs that a lane could use, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class GpuSearch:
 
     @property
     def sampled(self) -> tuple[Gpu, ...]:
-        """Whole, split and instances."""
+        """Whole and split GPUs, and instances."""
         return (*self.gpus, *self.instances)
 
 
@@ -125,7 +125,7 @@ def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> Gp
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
     if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
-    gpus = tuple(replace(one, index=index) for index, one in enumerate(visible_gpus(visibility)))
+    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(visible_gpus(visibility)))
     instances = visible_instances_of(visibility, {gpu.uuid: gpu.index for gpu in gpus})
     return GpuSearch(gpus=gpus, instances=instances, note=doubt(visibility), driver=visibility.driver)
 
@@ -158,7 +158,7 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
 
 
 def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
-    import ctypes  # starts faster without a GPU
+    import ctypes  # late: not needed without a GPU
 
     try:
         ctypes.CDLL(library)
@@ -178,7 +178,7 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
 
 
 def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
-    """Source: the functions of NVML; limits in mW."""
+    """Source: NVML; limits in mW."""
 
     def read(function: str) -> Any:
         answer = nvml.call(function, handle)
@@ -200,7 +200,7 @@ def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
 
 
 def _is_gpu_on_bus(root: Path) -> bool:
-    """Vendor 0x10de is NVIDIA, and class 0x03 a display."""
+    """Vendor 0x10de is NVIDIA, class 0x03 a display."""
     return any(
         read_text(device / "vendor").strip() == "0x10de" and read_text(device / "class").startswith("0x03")
         for device in (root / "sys/bus/pci/devices").glob("*")
@@ -209,7 +209,6 @@ def _is_gpu_on_bus(root: Path) -> bool:
 
 BEFORE_S = 5.0
 TIMEOUT_S = 10.0
-"""Without persistence mode, the first call of the driver takes seconds."""
 
 
 def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:

@@ -10,7 +10,7 @@ from dataclasses import fields
 from tfmon.model.events import Event
 from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, summed
 from tfmon.model.script_events import PathsUsed
-from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Readings
+from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Probe, Readings
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
 
@@ -39,8 +39,8 @@ def find_trees(rows: Mapping[int, Row], roots: Iterable[int]) -> dict[int, dict[
 def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s: float) -> float:
     """Return the CPU time of a tree between two samples, including reaped children.
 
-    The CPU time of a child that ended moves to its parent, less the part that was already counted. A process
-    counts fully if it started later than `newborn_s`, and an older one from now on.
+    The uncounted CPU time of an ended child moves to its parent. A process that started after `newborn_s` counts
+    fully, an older one from now on.
     """
     known: dict[int, float] = defaultdict(float)
     for pid, usage in before.items():
@@ -58,8 +58,8 @@ def cpu_seconds(before: Mapping[int, Usage], now: Mapping[int, Usage], newborn_s
     return spent
 
 
-def _same(one: Usage, other: Usage | None) -> bool:
-    return other is not None and one.started_s == other.started_s
+def _same(usage: Usage, other: Usage | None) -> bool:
+    return other is not None and usage.started_s == other.started_s
 
 
 def _living_ancestor(usage: Usage, before: Mapping[int, Usage], now: Mapping[int, Usage]) -> int:
@@ -85,7 +85,7 @@ class Tree:
         self._before_s: float | None = None
 
     def adopt(self, members: Mapping[int, Row]) -> None:
-        """Record the members: none once the lane's pid is another process."""
+        """Record the members: none if the pid is another process now."""
         root = members.get(self.pid)
         if root is not None and self._root is not None and root.started_s != self._root.started_s:
             members = {}
@@ -93,9 +93,9 @@ class Tree:
         self._members = dict(members)
 
     def measure(self, processes: Processes, at_ns: int) -> TreeSample | None:
-        """Return the use since the previous sample; `None` without any process.
+        """Return the use since the previous sample, or `None` without a process.
 
-        Units: CPU in percent of one core (steps of 1 % per process at one sample a second); memory in bytes, now.
+        Units: percent of one core, in steps of 1 % per process at one sample a second; memory in bytes, now.
         """
         now = self._read(processes)
         alive = {pid: usage for pid, usage in now.items() if not usage.ended}
@@ -145,9 +145,9 @@ class Tree:
 
 SCAN_EVERY_S = 3.0
 PORTS_EVERY_NS = 10_000_000_000
-"""The kernel walks through its table of connections for each process: 33 ms with 126 GiB and six processes."""
+"""The kernel reads its table of connections for each process: 33 ms with 126 GiB and six processes."""
 SCAN_SHARE = 300
-"""Reading the process table takes at most 1 / 300 of the time."""
+"""Reading the process table takes at most this fraction of the time."""
 
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
@@ -158,7 +158,7 @@ def unknown_host(at_ns: int, reason: Missing) -> HostSample:
 
 
 def percent(rate: Reading) -> Reading:
-    """Convert CPU seconds a second."""
+    """Convert CPU seconds per second to percent."""
     return rate if isinstance(rate, Missing) else 100 * rate
 
 
@@ -174,7 +174,7 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
     return left if isinstance(left, Missing) else max(0.0, left)
 
 
-class HostProbe:
+class HostProbe(Probe):
     """Samples the machine and the lanes. Thread: the ticker's, also for `lanes`."""
 
     name = "host"
@@ -205,7 +205,7 @@ class HostProbe:
         self._scan_at_ns = 0
         self._used: dict[str, dict[str, str]] = {}
         self._ports_due_ns = 0
-        self._busy, self._own, self._stolen = CounterRate(), CounterRate(), CounterRate()
+        self._busy, self._monitor, self._stolen = CounterRate(), CounterRate(), CounterRate()
 
     def sample(self) -> Iterable[Event]:
         """Sample the machine and each lane's tree."""
@@ -225,7 +225,7 @@ class HostProbe:
             yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
     def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
-        """Python does not see files that libraries open."""
+        """Python's hooks miss files that libraries open."""
         known = self._used.setdefault(sample.lane, {})
         uses = (use for pid in sample.pids for use in uses_of(pid, ports=ports).items())
         new = {name: use for name, use in uses if name not in known}
@@ -233,13 +233,10 @@ class HostProbe:
         return PathsUsed(lane=sample.lane, at_ns=sample.at_ns, uses=new) if new else None
 
     def missing(self, reason: str) -> Iterable[Event]:
-        """Return missing readings."""
+        """Return every reading as missing."""
         at_ns, missing = self._clock_ns(), Missing(reason)
         yield unknown_host(at_ns, missing)
         yield from self._unknown_trees(at_ns, missing)
-
-    def close(self) -> None:
-        """Do nothing."""
 
     def _unknown_trees(self, at_ns: int, missing: Missing) -> Iterable[TreeSample]:
         for tree in self._trees.values():
@@ -250,7 +247,7 @@ class HostProbe:
     def _host(self, lanes_pct: Sequence[Reading]) -> HostSample:
         at_ns = self._clock_ns()
         readings = self._disturbances.read(at_ns, [tree.pid for tree in self._trees.values()])
-        monitor_pct = percent(self._own.per_s(self._own_cpu_s(), at_ns))
+        monitor_pct = percent(self._monitor.per_s(self._own_cpu_s(), at_ns))
         readings["monitor_cpu_pct"] = monitor_pct
         try:
             load = self._load()

@@ -170,16 +170,16 @@ def describe_interpreter(
 def find_shadows(folder: str | Path, *, alone: bool = False) -> tuple[str, ...]:
     """Return the paths in a folder that hide TensorFlow.
 
-    `alone`: nothing else on the path has that name; then a folder without `__init__.py` counts, too. Source:
+    `alone`: nothing else on the path has TensorFlow; then a folder without `__init__.py` counts, too. Source:
     https://docs.python.org/3/reference/import.html#the-path-based-finder.
     """
-    here = Path(folder)
-    package = here / "tensorflow"
+    parent = Path(folder)
+    package = parent / "tensorflow"
     if (package / "python").is_dir() and (package / "__init__.py").is_file():
         return ()
     if (package / "__init__.py").is_file() or (alone and package.is_dir()):
         return (str(package),)
-    return (str(here / "tensorflow.py"),) if (here / "tensorflow.py").is_file() else ()
+    return (str(parent / "tensorflow.py"),) if (parent / "tensorflow.py").is_file() else ()
 
 
 def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
@@ -207,7 +207,7 @@ def read_build(home: str | Path, distributions: Sequence[Distribution], name: st
     return Build(
         cuda_version=str(info.get("cuda_version") or ""),
         cudnn_version=str(info.get("cudnn_version") or ""),
-        capabilities=tuple(str(one) for one in _listed(info.get("cuda_compute_capabilities"))),
+        capabilities=tuple(str(capability) for capability in _listed(info.get("cuda_compute_capabilities"))),
         requires_python=fields.get("Requires-Python") or "",
         requires=tuple(fields.get_all("Requires-Dist", ())),
         installer=read_text(Path(folder) / "INSTALLER").strip() if folder else "",
@@ -227,7 +227,7 @@ def _listed(value: object) -> Sequence[object]:
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
-    """Return the TensorFlow that `python` (default: this one) would import."""
+    """Return the TensorFlow that `python` (default: this process) would import."""
     if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
         version, path = platform.python_version(), sys.path
     else:
@@ -261,7 +261,7 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
         for distribution in distributions([home])
         if distribution.name in BUILDS
     }
-    # `tensorflow` may only depend on the real one.
+    # The package `tensorflow` may only require another one.
     name = max(builds, key=len, default="tensorflow")
     info = _build_info(home)
     cuda = info.get("is_cuda_build")

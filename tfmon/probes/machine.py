@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.race import Machine
-from tfmon.model.readings import NOT_READ, Missing, Reading
+from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.system import limits
 from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
@@ -63,7 +63,7 @@ def read_boot(root: Path = Path("/")) -> str:
 
 
 def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
-    """Return how many cores a child may use: the least of cores, affinity and quotas."""
+    """Return the usable cores: the least of cores, affinity and quotas."""
     limits: list[float] = [cores]
     if sys.platform == "linux":
         limits.append(len(os.sched_getaffinity(0)))
@@ -133,7 +133,7 @@ class Load:
     used_bytes: int
     total_bytes: int
     stolen_s: float | None = None
-    """The hypervisor gave it to other machines."""
+    """CPU time that the hypervisor gave to other machines."""
 
 
 def need_psutil() -> Any:
@@ -187,7 +187,6 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
         return None
 
 
-CORES_EVERY_NS = 30_000_000_000
 _NO_SWAP = Missing("this system does not report swapping")
 
 
@@ -199,17 +198,12 @@ class Disturbances:
         self._platform = platform
         self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
         self._throttling = _Throttling(root)
-        self._cores: Reading = NOT_READ
-        self._cores_at_ns: int | None = None
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
         """Return disturbances; `lanes` are the pids whose control groups count."""
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
-        if self._cores_at_ns is None or at_ns - self._cores_at_ns >= CORES_EVERY_NS:
-            self._cores = float(read_usable_cores(os.cpu_count() or 1, self._root))
-            self._cores_at_ns = at_ns
         return {
-            "usable_cores": self._cores,
+            "usable_cores": float(read_usable_cores(os.cpu_count() or 1, self._root)),
             "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
@@ -232,7 +226,7 @@ class _Throttling:
         self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Reading:
-        """Of the worst group."""
+        """Return the share of throttled periods in the worst group."""
         if self._lanes != frozenset(lanes):
             self._lanes = frozenset(lanes)
             result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
@@ -241,7 +235,9 @@ class _Throttling:
         missing: Missing = NO_GROUP
         for folder, counts in read_throttling(self._folders).items():
             counters = self._rates.setdefault(folder, (CounterRate(), CounterRate()))
-            periods, throttled = (one.per_s(count, at_ns) for one, count in zip(counters, counts, strict=True))
+            periods, throttled = (
+                counter.per_s(count, at_ns) for counter, count in zip(counters, counts, strict=True)
+            )
             if isinstance(periods, Missing):
                 missing = periods
             elif isinstance(throttled, Missing):

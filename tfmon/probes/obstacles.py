@@ -26,7 +26,7 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class GpuVisibility:
-    """Facts without TensorFlow."""
+    """Facts about the GPUs, known without TensorFlow."""
 
     system: str
     machine: str
@@ -40,7 +40,7 @@ class GpuVisibility:
     gpu_on_bus: bool = False
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
-    """The variable that may hide some of them."""
+    """The variable that may hide AMD GPUs."""
 
     @property
     def has_nvidia(self) -> bool:
@@ -84,7 +84,7 @@ def hidden_obstacle(visibility: GpuVisibility) -> Obstacle | None:
     """Return how CUDA_VISIBLE_DEVICES hides every GPU."""
     if not visibility.physical_gpus:
         return None
-    if names_instances(visibility.visible):
+    if _has_instances(visibility.visible):
         if visible_instances_of(visibility, {}):
             return None
         hint = "`nvidia-smi -L` lists the instances; unset CUDA_VISIBLE_DEVICES to see all"
@@ -120,18 +120,21 @@ def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle |
 def visible_gpus(visibility: GpuVisibility) -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in a program's order."""
     listed = visibility.physical_gpus
-    return [listed[place] for place in visible_places(visibility.visible, [one.uuid for one in listed])]
+    return [
+        listed[position]
+        for position in visible_positions(visibility.visible, [instance.uuid for instance in listed])
+    ]
 
 
 def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) -> tuple[Gpu, ...]:
-    """Return the instances of the variable, or of the visible GPUs (`indexes`)."""
-    listed = [(gpu, one) for gpu in visibility.physical_gpus for one in gpu.instances or ()]
-    if names_instances(visibility.visible):
-        places = visible_instances(visibility.visible or "", [one.uuid for _, one in listed])
-        listed = [listed[place] for place in places]
+    """Return the instances in the variable, or of the visible GPUs (`indexes`)."""
+    listed = [(gpu, instance) for gpu in visibility.physical_gpus for instance in gpu.instances or ()]
+    if _has_instances(visibility.visible):
+        positions = _visible_instances(visibility.visible or "", [instance.uuid for _, instance in listed])
+        listed = [listed[position] for position in positions]
     else:
-        listed = [(gpu, one) for gpu, one in listed if gpu.uuid in indexes]
-    return tuple(replace(one, index=indexes.get(gpu.uuid, gpu.index)) for gpu, one in listed)
+        listed = [(gpu, instance) for gpu, instance in listed if gpu.uuid in indexes]
+    return tuple(replace(instance, index=indexes.get(gpu.uuid, gpu.index)) for gpu, instance in listed)
 
 
 def doubt(visibility: GpuVisibility) -> str:
@@ -146,44 +149,46 @@ def doubt(visibility: GpuVisibility) -> str:
     return ""
 
 
-def visible_places(value: str | None, uuids: Sequence[str]) -> list[int]:
-    """Return the indices in `uuids` of the visible GPUs, in a program's order.
+def visible_positions(value: str | None, uuids: Sequence[str]) -> list[int]:
+    """Return the positions in `uuids` of the visible GPUs, in a program's order.
 
-    Numbers or UUIDs (or unique beginnings) are read up to the first entry without a GPU or of the other kind; if a
-    GPU is listed twice, nothing is visible. Source: CUDA C++ Programming Guide, "CUDA environment variables".
+    Numbers, or UUIDs (or unique beginnings), count up to the first entry of the other kind or without a GPU. A GPU
+    that is listed twice hides all. Source: CUDA C++ Programming Guide, "CUDA environment variables".
     """
     if value is None:
         return list(range(len(uuids)))
     names = [word.strip() for word in value.split(",")]
     by_number = is_number(names[0])
-    places: list[int] = []
+    positions: list[int] = []
     for word in names:
         if by_number:
             result = [int(word)] if is_number(word) and int(word) < len(uuids) else []
         else:
-            result = [place for place, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)]
+            result = [
+                position for position, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)
+            ]
         if len(result) != 1:
             break
-        places += result
-    return places if len(set(places)) == len(places) else []
+        positions += result
+    return positions if len(set(positions)) == len(positions) else []
 
 
-def names_instances(value: str | None) -> bool:
-    """Return whether the variable contains instances."""
+def _has_instances(value: str | None) -> bool:
     return (value or "").strip().startswith(INSTANCE)
 
 
-def visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
-    """Return the indices of the variable's instances."""
-    places: list[int] = []
+def _visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
+    positions: list[int] = []
     for word in (word.strip() for word in value.split(",")):
-        result = [place for place, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)]
+        result = [
+            position for position, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)
+        ]
         if len(result) != 1:
             break
-        places += result
-    return list(dict.fromkeys(places))
+        positions += result
+    return list(dict.fromkeys(positions))
 
 
 def is_number(word: str) -> bool:
-    """Return whether it is a number."""
+    """Return whether a word is a number."""
     return word.isascii() and word.isdigit()

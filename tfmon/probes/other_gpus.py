@@ -1,4 +1,4 @@
-"""GPUs of Apple, by `ioreg`, and of AMD, by the kernel's files, never tried on a real one."""
+"""GPUs of Apple, by `ioreg`, and of AMD, by the kernel's files (not tried on a real one)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample
 from tfmon.model.readings import Missing, Reading
-from tfmon.probes.base import Gpu, absent_gpu
+from tfmon.probes.base import Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import memory_bytes
 from tfmon.probes.obstacles import is_number
 from tfmon.system.limits import read_text
@@ -33,21 +33,7 @@ _DEVICE = "IOAccelerator"
 Node = Mapping[str, Any]
 
 
-class _Probe:
-    def __init__(self, gpus: Sequence[Gpu], clock_ns: Callable[[], int]) -> None:
-        self._gpus = tuple(gpus)
-        self._clock_ns = clock_ns
-
-    def missing(self, reason: str) -> Iterable[Event]:
-        """Return missing readings."""
-        at_ns = self._clock_ns()
-        return [absent_gpu(gpu, at_ns, reason) for gpu in self._gpus]
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class AppleProbe(_Probe):
+class AppleProbe(GpuProbe):
     """Samples an Apple GPU; `ioreg` may take 3 s."""
 
     name = "apple"
@@ -64,7 +50,7 @@ class AppleProbe(_Probe):
     def sample(self) -> Iterable[Event]:
         """Take a sample every 2 s, or every 5 s if it takes long.
 
-        Units: `busy_pct` as the driver's own average over about a second; memory in bytes, now.
+        Units: `busy_pct` is the driver's mean over about a second; memory in bytes, now.
         """
         begun_ns = self._clock_ns()
         if begun_ns < self._due_ns:
@@ -72,7 +58,7 @@ class AppleProbe(_Probe):
         device = self._device()
         took_ns = self._clock_ns() - begun_ns
         self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
-        # An early tick must not delay the sample by a whole tick.
+        # See `HostProbe` for early ticks.
         self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
         if isinstance(device, Missing):
             yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=self._every_s)
@@ -162,7 +148,7 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
     return result
 
 
-class AmdProbe(_Probe):
+class AmdProbe(GpuProbe):
     """Samples AMD GPUs. Reading may wake a sleeping GPU."""
 
     name = "amd"
@@ -174,9 +160,9 @@ class AmdProbe(_Probe):
         self._root = root
 
     def sample(self) -> Iterable[Event]:
-        """Sample the firmware's mean load, and the first temperature."""
-        listed = {one.uuid: folder for one, folder in list_amd_gpus(self._root)}
-        for gpu in self._gpus:
+        """Sample each GPU: the firmware's mean load, and the first temperature."""
+        listed = {gpu.uuid: folder for gpu, folder in list_amd_gpus(self._root)}
+        for gpu in self._gpus.values():
             folder = listed.get(gpu.uuid)
             yield absent_gpu(gpu, self._clock_ns(), NOT_LISTED) if folder is None else self._sample(gpu, folder)
 
@@ -202,7 +188,7 @@ def _load(without: GpuSample, busy: Reading, source: str) -> GpuLoad:
 
 
 def _number_in(path: Path, scale: float = 1.0) -> Reading:
-    """Reading may fail even if the file exists (a sleeping GPU)."""
+    """The file of a sleeping GPU may be unreadable."""
     try:
         return float(path.read_text(encoding="utf-8")) * scale
     except FileNotFoundError:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
@@ -12,41 +12,24 @@ from tfmon.model.gpu_samples import ProcessName
 from tfmon.probes.processes import read_file, read_stat
 
 LONGEST = 300
-KEPT_S = 30.0
 _MOST_PARENTS = 64
 
 
 class ProcessNames:
-    """Reads users and command lines, and keeps them. Linux only. Thread: one."""
+    """Reads users and command lines. Linux only. Thread: one."""
 
     def __init__(
-        self,
-        root: Path = Path("/"),
-        *,
-        own_pid: int | None = None,
-        clock_s: Callable[[], float] = time.monotonic,
-        user_of: Callable[[int], str] | None = None,
+        self, root: Path = Path("/"), *, own_pid: int | None = None, user_of: Callable[[int], str] | None = None
     ) -> None:
         self._proc = str(root / "proc")
         self._own_pid = os.getpid() if own_pid is None else own_pid
-        self._clock_s = clock_s
         self._user_of = user_of or _user_of
-        self._known: dict[int, tuple[float, ProcessName]] = {}
 
-    def of(self, pids: Collection[int]) -> dict[int, ProcessName]:
+    def read(self, pids: Collection[int]) -> dict[int, ProcessName]:
         """Return the names of living, visible processes."""
-        now_s = self._clock_s()
-        kept = {pid: self._known[pid] for pid in pids if pid in self._known}
-        for pid in pids:
-            if (pid not in kept or now_s >= kept[pid][0]) and (name := self._read(pid)) is not None:
-                # It may be starting.
-                kept[pid] = now_s + (KEPT_S if " " in name.command else 0.0), name
-            elif pid in kept and not os.path.exists(f"{self._proc}/{pid}"):
-                del kept[pid]
-        self._known = kept
-        return {pid: name for pid, (_, name) in kept.items()}
+        return {pid: name for pid in pids if (name := self._read_name(pid)) is not None}
 
-    def _read(self, pid: int) -> ProcessName | None:
+    def _read_name(self, pid: int) -> ProcessName | None:
         try:
             owner = os.stat(f"{self._proc}/{pid}").st_uid
         except OSError:
@@ -68,10 +51,11 @@ class ProcessNames:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return a safe line, cut to a limit."""
+    """Return text as one safe line, cut to `limit`."""
     return " ".join(clean(text, 4 * limit).split())[:limit]
 
 
+@functools.cache
 def _user_of(number: int) -> str:
     import pwd
 

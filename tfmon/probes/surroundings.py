@@ -32,12 +32,10 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class OthersLoad:
-    """The load of others."""
+    """The load of other programs."""
 
     cores: float | None = None
-    """Other programs kept these busy."""
     stolen_share: float | None = None
-    """The hypervisor gave it to other machines."""
     source: str = ""
 
 
@@ -96,17 +94,17 @@ class LoadWatch:
         self._before = self._sample()
 
     def finish(self) -> OthersLoad:
-        """Return the CPU time of others, over `WATCH_S` at least."""
+        """Return the load over at least `WATCH_S`."""
         time.sleep(max(0.0, self._before.at_ns / 1e9 + WATCH_S - time.monotonic()))
-        after = self._sample()
-        others, stolen = after.others_cpu_pct, known(after.steal_pct)
-        if isinstance(others, Missing):
-            return OthersLoad(source=others.reason)
+        end = self._sample()
+        others_pct, stolen = end.others_cpu_pct, known(end.steal_pct)
+        if isinstance(others_pct, Missing):
+            return OthersLoad(source=others_pct.reason)
         stolen_share = None if stolen is None else stolen / 100 / (os.cpu_count() or 1)
-        return OthersLoad(others / 100, stolen_share, f"over {(after.at_ns - self._before.at_ns) / 1e9:.1f} s")
+        return OthersLoad(others_pct / 100, stolen_share, f"over {(end.at_ns - self._before.at_ns) / 1e9:.1f} s")
 
     def _sample(self) -> HostSample:
-        return next(one for one in self._probe.sample() if isinstance(one, HostSample))
+        return next(sample for sample in self._probe.sample() if isinstance(sample, HostSample))
 
 
 def _own_cpu_s() -> float:
@@ -114,7 +112,7 @@ def _own_cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def read_host(root: Path, others: OthersLoad) -> HostFacts:
+def read_host(root: Path, others_load: OthersLoad) -> HostFacts:
     """Return the facts of processors and memory."""
     machine = read_machine(root)
     total, available = _memory(root)
@@ -132,7 +130,7 @@ def read_host(root: Path, others: OthersLoad) -> HostFacts:
         governors=tuple(sorted({read_text(file).strip() for file in files} - {""})),
         total_bytes=total,
         available_bytes=available,
-        others=others,
+        others=others_load,
         on_battery=all(online == "0" for online in mains) if mains else None,
     )
 

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tfmon.model.folder_views import COPY, IN_PLACE, KEPT, NOT_KEPT, OVERLAY, View
-from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_place
+from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_lane_store
 
 COPY_BYTES = 200 * 2**20
 TRIAL_S = 10.0
@@ -19,7 +19,7 @@ TRIAL_S = 10.0
 def find_view(
     folder: str, base: Path, copy_bytes: int = COPY_BYTES, *, kept: bool = True, links: tuple[str, ...] = ()
 ) -> View:
-    """Return the best view of a folder; a copy has `links` to paths in it."""
+    """Return the best view of a folder; a copy links to `links` in it."""
     folder, base = os.path.realpath(folder), Path(os.path.realpath(base))
     if folder == "/" or base in (Path(folder), *Path(folder).parents):
         return View(IN_PLACE, folder, "it is the root of all files, or in the folder of the recordings")
@@ -60,9 +60,9 @@ def why_no_overlay(folder: str, base: Path) -> str:
     try:
         try:
             os.setxattr(store, "user.tfmon", b"")
-        except OSError as error:  # an overlay mounts without, but no folder can be made again
+        except OSError as error:  # without, an overlay cannot make a folder again
             return f"the file system of {base} has no extended attributes: {error.strerror}"
-        open_place(view)
+        open_lane_store(view)
         done = subprocess.run(
             [*entry(view), "/bin/sh", "-c", trial],
             cwd=folder,
@@ -77,11 +77,11 @@ def why_no_overlay(folder: str, base: Path) -> str:
     finally:
         close_store(Path(store))
     if done.returncode:
-        what = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        what = what.partition("could not be made: ")[2].partition(";")[0] or what
-        if what.startswith("mount overlay"):
-            return f"{what}; the file system of the folder or of the recordings allows none (dmesg has more)"
-        return f"{what}; the system allows no user namespaces here"
+        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        reason = reason.partition("could not be made: ")[2].partition(";")[0] or reason
+        if reason.startswith("mount overlay"):
+            return f"{reason}; the file system of the folder or of the recordings allows none (dmesg has more)"
+        return f"{reason}; the system allows no user namespaces here"
     return _foreign(folder) if os.geteuid() else ""
 
 

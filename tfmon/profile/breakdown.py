@@ -1,4 +1,4 @@
-"""From a trace to the parts of the captured steps."""
+"""Computes the parts of the captured steps from a trace."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOP = 10
 
 NO_STEP = Missing("no tf.function and no operation is in the trace")
 NO_GPU_EVENTS = Missing("the GPU left nothing in the trace")
-UNTOLD = Missing("the bottleneck of a GPU lane cannot be told without its GPU")
+UNTOLD = Missing("the bottleneck of a GPU lane is unknown without its GPU")
 NO_BATCH = Missing("the trace does not show the loop taking a batch")
 NO_PYTHON = Missing("the trace shows no Python function in the input pipeline")
 NO_RUNTIME = Missing("the trace does not show TensorFlow's runtime apart from Python")
@@ -85,7 +85,9 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     devices = tuple(sorted((gpu_trace.busy(gpu, loop) for gpu in gpus), key=lambda device: -device.kernels_ns))
     runs = [run for gpu in gpus for run in gpu.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
-    starts = sorted([one.span[0] for one in loop.tracings] + [one.span[0] for one in loop.compilings])
+    starts = sorted(
+        [tracing.span[0] for tracing in loop.tracings] + [compiling.span[0] for compiling in loop.compilings]
+    )
     working = [run for gpu in gpus for run in (*gpu.runs, *gpu.copying)] if gpus else [] if on_gpu else runs
     profile = Profile(
         steps=steps,
@@ -141,7 +143,7 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
-    """Return the loop's remaining time: while a GPU worked, and otherwise."""
+    """Return the loop's other time, with and without work on a GPU."""
     rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
     if not gpus:
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
@@ -179,10 +181,10 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
 
 def _repeats(builds: Sequence[FunctionBuild]) -> tuple[Repeat, ...]:
     repeats = []
-    for function in dict.fromkeys(one.function for one in builds):
-        costs = [one.cost_ps for one in builds if one.function == function]
+    for function in dict.fromkeys(build.function for build in builds):
+        costs = [build.cost_ps for build in builds if build.function == function]
         known = [cost for cost in costs if cost]
-        cost_ns = sum(known) / len(known) / 1000 if known else Missing("the trace does not tell its cost")
+        cost_ns = sum(known) / len(known) / 1000 if known else Missing("the trace does not show its cost")
         repeats.append(Repeat(function, len(costs), cost_ns))
     return tuple(sorted(repeats, key=lambda repeat: (-repeat.count, repeat.function)))
 
@@ -219,7 +221,7 @@ def _bottleneck(profile: Profile) -> ProfileBottleneck | Missing:
 
 
 def _shares_of(profile: Profile) -> Shares:
-    """Return the parts of step time. The loop's work splits a GPU's idle time."""
+    """Return the parts of the step; the loop's work splits a GPU's idle time."""
 
     def share(*times_ns: Reading) -> float:
         return 100 * sum(known(time_ns) or 0.0 for time_ns in times_ns) / profile.step_ns

@@ -41,11 +41,11 @@ class GpuTrace:
     h2d: Times
     d2h: Times
     sizes: dict[str, list[tuple[int, int | None]]]
-    """Beginning and bytes of each copy by direction."""
+    """Start and bytes of each copy, by direction."""
     runs: tuple[OpRun, ...]
     copying: tuple[OpRun, ...]
     starts: dict[Stat, int]
-    """Keys: the numbers of launches."""
+    """By the number of the launch."""
 
     @property
     def until_ps(self) -> int:
@@ -97,7 +97,7 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
     for start_ps, size in copies:
         if began <= start_ps < ended:
             if size is None:
-                return Missing("the trace does not tell sizes")
+                return Missing("the trace does not show sizes")
             amount += size
     return amount / len(loop.steps)
 
@@ -164,7 +164,6 @@ def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:
 
 
 def _way(event: TraceEvent) -> str:
-    """Return `h2d` or `d2h`, or empty for other work than copies."""
     if not event.name.lower().startswith("memcpy"):
         return ""
     match = _KIND.search(str(event.stats.get(_DETAILS, "")))
@@ -175,11 +174,11 @@ def _way(event: TraceEvent) -> str:
 def _title(event: TraceEvent) -> tuple[str, str]:
     """Return name and type of a kernel's operation, or the kernel's name twice.
 
-    XLA has the path in the model. All kernels of a CUDA graph have the name of the graph.
+    XLA has the path in the model. All kernels of a CUDA graph have its name.
     """
-    named = parse(str(event.stats.get("tf_op", "")))
-    if named is not None:
-        return named
+    operation = parse(str(event.stats.get("tf_op", "")))
+    if operation is not None:
+        return operation
     path, hlo = str(event.stats.get(_PATH, "")), str(event.stats.get("hlo_op", ""))
     if "/" in path:
         return path, path.rpartition("/")[2]

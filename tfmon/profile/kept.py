@@ -14,9 +14,9 @@ from tfmon.profile.trace import TraceError
 
 def main(chrome: str, files: Sequence[str]) -> None:
     """Print a line for each file; write the first to `chrome`."""
-    for place, file in enumerate(files):
+    for index, file in enumerate(files):
         try:
-            profile = read_profile(Path(file), marker="", chrome="" if place else chrome)
+            profile = read_profile(Path(file), marker="", chrome="" if index else chrome)
         except TraceError as error:
             answer: Profiled | ProfileFailed = ProfileFailed(at_ns=0, folder=file, reason=error.message)
         else:

@@ -45,7 +45,7 @@ class FunctionBuild:
     function: str
     span: Interval
     cost_ps: int
-    """0 if the trace lacks it."""
+    """0 if not in the trace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class LoopThread:
     window: Times
     input: Times
     calls: Times
-    """By the marker of the call. Without one, in a tf.function, or outside of the input if `eager`."""
+    """Marked calls, or tf.functions if unmarked, or all except the input if `eager`."""
     eager: bool
     known: bool
     xla: bool
     runtime: Times
     awaits_xla: Times
-    """Waits for XLA's threads, on which pieces of operations have no name."""
+    """Waits for XLA's threads, which do not name operations."""
     traced: Times
     tracings: tuple[FunctionBuild, ...]
     compilings: tuple[FunctionBuild, ...]
@@ -71,10 +71,10 @@ class LoopThread:
     @property
     def compiled(self) -> Times:
         """Calls in which XLA compiled."""
-        return both(self.calls, unite(one.span for one in self.compilings))
+        return both(self.calls, unite(compiling.span for compiling in self.compilings))
 
     def per_step(self, times: Times) -> float:
-        """Return the ns of a step."""
+        """Return the mean time of a step in ns."""
         return total(times) / 1000 / len(self.steps)
 
 
@@ -96,7 +96,7 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
         waits = both(
             unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called), window
         )
-    # On the CPU JAX may continue on other threads after the call.
+    # On the CPU, JAX may continue on other threads.
     jax = bool(until_ps) and any(event.name.startswith(_JAX) for event in line.events)
     calls = without(times(lambda event: CALL_STAT in event.stats or (jax and event.name.startswith(_JAX))), waits)
     single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
@@ -126,7 +126,6 @@ def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
 
 
 def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
-    """Return the times in which the loop takes a batch."""
     firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
     return unite((start, call.start_ps) for start, result in firsts for call in result)
 
@@ -171,8 +170,10 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     """A function traced during another tracing is part of it."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
-        own = _lying_in(building, call.start_ps, call.end_ps)
-        yield FunctionBuild(call.name, (call.start_ps, call.end_ps), sum(one.end_ps - one.start_ps for one in own))
+        inside = _lying_in(building, call.start_ps, call.end_ps)
+        yield FunctionBuild(
+            call.name, (call.start_ps, call.end_ps), sum(event.end_ps - event.start_ps for event in inside)
+        )
 
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
@@ -182,14 +183,14 @@ def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
         return
     seen: set[int] = set()
     for call in outermost(event for event in events if CALL_STAT in event.stats or event.name.startswith(_JAX)):
-        own = _lying_in(result, call.start_ps, call.end_ps)
-        if own:
-            seen.update(one.start_ps for one in own)
-            times = unite((one.start_ps, one.end_ps) for one in own)
+        inside = _lying_in(result, call.start_ps, call.end_ps)
+        if inside:
+            seen.update(event.start_ps for event in inside)
+            times = unite((event.start_ps, event.end_ps) for event in inside)
             function = call.name.removeprefix(_JAX).removesuffix(")")
             yield FunctionBuild(function, (call.start_ps, call.end_ps), total(times))
-    for one in result:
-        if one.start_ps not in seen:
-            match = _FUNCTION.search(f"{one.name} {one.stats.get('name', '')}")
+    for step in result:
+        if step.start_ps not in seen:
+            match = _FUNCTION.search(f"{step.name} {step.stats.get('name', '')}")
             name = (match[1] if match else "") or "a function"
-            yield FunctionBuild(name, (one.start_ps, one.end_ps), one.end_ps - one.start_ps)
+            yield FunctionBuild(name, (step.start_ps, step.end_ps), step.end_ps - step.start_ps)

@@ -1,6 +1,6 @@
 """The peak of an allocator's memory during the captured steps, and its operations.
 
-Each GPU has a BFC allocator; on the CPU oneDNN has one for larger blocks. Source: traces of TensorFlow 2.21. Their
+Each GPU has a BFC allocator; on the CPU oneDNN has one for larger blocks. Source: traces of TensorFlow 2.21, whose
 `bytes_reserved` is always 0.
 """
 
@@ -20,14 +20,14 @@ from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Sp
 
 PIPELINE_NAME = "input pipeline"
 NO_CPU_EVENTS = Missing(
-    "no allocator reports anything: on the CPU only oneDNN's does, and only blocks from 256 KiB on"
+    "no allocator reports anything: on the CPU only oneDNN's does, for blocks of at least 256 KiB"
 )
 """Source: `kSmallAllocationsThreshold` in `mkl_cpu_allocator.h`; blocks of 256,000 and of 262,144 bytes traced."""
 NO_GPU_EVENTS = Missing("the GPU's allocator reports nothing; TensorFlow's BFC allocator would")
 _GPU = re.compile(r"GPU_(\d+)_bfc")
 _ON_CPU = {"mklcpu": f"{CPU} in blocks from 256 KiB on", "cpu": CPU, "bfc_cpu_allocator_for_gpu": CPU}
 _FUNCTION = re.compile(r"__inference_(.+)_\d+")
-"""XLA allocates under the name of its function, whose number differs between processes."""
+"""The name of XLA's function; the number differs between processes."""
 
 
 class _Change(NamedTuple):
@@ -51,7 +51,7 @@ def memory_peaks(space: Space, loop: LoopThread, *, on_gpu: bool) -> tuple[Memor
     changes: dict[str, list[_Change]] = {}
     for allocator, change in _changes(space):
         changes.setdefault(allocator, []).append(change)
-    every = [_peak(_place(name), own, loop.window[0]) for name, own in changes.items()]
+    every = [_peak(_device_name(name), allocations, loop.window[0]) for name, allocations in changes.items()]
     peaks = [peak for peak in every if peak is not None]
     peaks.sort(key=lambda peak: (not _is_gpu(peak), not peak.place.startswith(CPU), -peak.allocated_bytes))
     if on_gpu and not any(map(_is_gpu, peaks)):
@@ -63,14 +63,13 @@ def _is_gpu(peak: MemoryPeak) -> bool:
     return peak.place.startswith("GPU:")
 
 
-def _place(allocator: str) -> str:
-    """Other allocators keep their name."""
+def _device_name(allocator: str) -> str:
     gpu = _GPU.fullmatch(allocator)
     return f"GPU:{gpu[1]}" if gpu else _ON_CPU.get(allocator, allocator[:LONGEST_NAME])
 
 
 def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
-    """Skip incomplete events."""
+    """Yield allocator and change of each complete event."""
     lines = host_lines(space)
     started = {event.stats.get("id", "") for line in lines for event in line.events if event.name == RUN_ASYNC}
     for line in lines:
@@ -79,11 +78,11 @@ def _changes(space: Space) -> Iterator[tuple[str, _Change]]:
             if event.name not in (ALLOCATION, DEALLOCATION):
                 continue
             stats = event.stats
-            size, after = _number(stats, "allocation_bytes"), _number(stats, "bytes_allocated")
-            if size > 0 and after >= 0:
+            size, total_bytes = _number(stats, "allocation_bytes"), _number(stats, "bytes_allocated")
+            if size > 0 and total_bytes >= 0:
                 size = size if event.name == ALLOCATION else -size
                 feeds = of_pipeline or stats.get("id") in started
-                change = _Change(event.start_ps, size, after, _number(stats, "addr"), feeds, stats)
+                change = _Change(event.start_ps, size, total_bytes, _number(stats, "addr"), feeds, stats)
                 yield str(stats.get("allocator_name", "")), change
 
 
@@ -92,8 +91,8 @@ def _number(stats: Mapping[str, Stat], name: str) -> int:
     return value if isinstance(value, int) else -1
 
 
-def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | None:
-    """Return the last peak in the window, with the most known operations."""
+def _peak(device: str, changes: list[_Change], window: Interval) -> MemoryPeak | None:
+    """Return the last peak in the window: most operations are known then."""
     changes.sort(key=attrgetter("at_ps"))
     within = [
         (change.after_bytes + max(0, -change.bytes), number)
@@ -113,7 +112,7 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
     stats = changes[number].stats
     named_bytes = sum(change.bytes for change in present.values())
     return MemoryPeak(
-        place=place,
+        place=device,
         allocated_bytes=peak_bytes,
         before_bytes=before_bytes,
         unknown_bytes=peak_bytes - before_bytes - named_bytes,
@@ -124,16 +123,19 @@ def _peak(place: str, changes: list[_Change], window: Interval) -> MemoryPeak | 
 
 
 def _by_operation(present: Collection[_Change]) -> tuple[Allocated, ...]:
-    """Return the blocks by operation, the largest first."""
     groups: dict[str, list[_Change]] = {}
     for change in present:
         groups.setdefault(change.operation, []).append(change)
     result = []
-    for name, own in groups.items():
-        shape = str(max(own, key=lambda change: change.bytes).stats.get("shape", ""))[:LONGEST_NAME]
-        result.append(Allocated(name, sum(change.bytes for change in own), len(own), shape))
-    result.sort(key=lambda one: (-one.allocated_bytes, one.name))
+    for name, blocks in groups.items():
+        shape = str(max(blocks, key=lambda change: change.bytes).stats.get("shape", ""))[:LONGEST_NAME]
+        result.append(Allocated(name, sum(change.bytes for change in blocks), len(blocks), shape))
+    result.sort(key=lambda allocated: (-allocated.allocated_bytes, allocated.name))
     if more := result[MOST_PARTS:]:
-        least = Allocated(SMALLER, sum(one.allocated_bytes for one in more), sum(one.blocks for one in more))
+        least = Allocated(
+            SMALLER,
+            sum(allocated.allocated_bytes for allocated in more),
+            sum(allocated.blocks for allocated in more),
+        )
         result[MOST_PARTS:] = [least]
     return tuple(result)

@@ -49,9 +49,9 @@ class Executed:
     runs: list[tuple[Function, OpRun]] = field(default_factory=list)
     step: list[OpRun] = field(default_factory=list)
     python_ps: int | None = None
-    """These run outside of the step, so in the input pipeline."""
+    """Python functions outside of the step, in the input pipeline."""
     roots: set[Function] = field(default_factory=set)
-    """Called by the loop in a step."""
+    """Functions that the loop calls."""
     callees: dict[Function, set[Function]] = field(default_factory=dict)
     functions: dict[Function, int] = field(default_factory=dict)
 
@@ -60,7 +60,7 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
     """Return the operations of these threads.
 
     The loop called the step's functions, directly or indirectly. An operation of an unknown function belongs to
-    the step if the step has an operation of that name and type.
+    the step if the step has its name and type.
     """
     result = Executed()
     starts = [start for start, _ in loop.calls]
@@ -118,8 +118,8 @@ def _read(line: TraceLine, loop: LoopThread, starts: list[int], executed: Execut
             if _holds(loop.calls, starts, start) or not loop.known:  # a trace of JAX has no call of TensorFlow
                 hlo = str(stats[_HLO])
                 executed.step.append(add(event, hlo, hlo_type(hlo)))
-        elif (processes or _holds(loop.calls, starts, start)) and (named := parse(name)) is not None:
-            executed.runs.append((processes[-1].stats.get("id") if processes else _CUT, add(event, *named)))
+        elif (processes or _holds(loop.calls, starts, start)) and (operation := parse(name)) is not None:
+            executed.runs.append((processes[-1].stats.get("id") if processes else _CUT, add(event, *operation)))
         elif is_loop and loop.eager and not processes:
             if name.startswith(EAGER):
                 singles.append(event)
@@ -148,7 +148,7 @@ def hlo_type(name: str) -> str:
 
 
 _ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
-"""The second: a stage starts a function."""
+"""The second name: a stage starts a function."""
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
 """These stages wait for the results of other threads."""
 _PLAIN = re.compile(r"V\d+$")
@@ -157,7 +157,7 @@ _ROUND = re.compile(r"\[\d+\]")
 
 
 def tells(line: str, event: str, names: Collection[str]) -> bool:
-    """Accept events of stages and memory, and of an executor that stages use."""
+    """Accept events of stages and memory, and of the stages' executor."""
     if not line.startswith(PIPELINE) or event.startswith(_ITERATOR) or _is_python(event):
         return True
     runs = event in (PROCESS, RUN) and (RUN_ASYNC in names or any(map(_is_python, names)))
@@ -182,20 +182,20 @@ def stages(
     for line in lines:
         _read_stages(line, window, functions, work)
     together: dict[str, _Work] = {}
-    for path, one in work.items():
+    for path, done in work.items():
         stage = together.setdefault(_ROUND.sub("", path), _Work())
-        stage.self_ps += one.self_ps
-        stage.elements += one.elements
+        stage.self_ps += done.self_ps
+        stage.elements += done.elements
     result = [
-        Stage(stage_name(path), one.self_ps / 1000 / steps, one.elements / steps)
-        for path, one in together.items()
-        if one.self_ps > 0
+        Stage(stage_name(path), stage.self_ps / 1000 / steps, stage.elements / steps)
+        for path, stage in together.items()
+        if stage.self_ps > 0
     ]
     return tuple(sorted(result, key=lambda stage: (-stage.busy_ns, stage.name)))
 
 
 def stage_name(path: str) -> str:
-    """Return the name of a stage: Batch for Iterator::Root::Prefetch::BatchV2."""
+    """Return the name of a stage, such as Batch for Iterator::Root::BatchV2."""
     return _PLAIN.sub("", _ROUND.sub("", path).rpartition("::")[2])
 
 
@@ -214,9 +214,9 @@ def _read_stages(
             path = stack[-1].name if stack else latest.rpartition("::")[0]
             spent = functions.get(event.stats.get("id"))
             if path and spent is not None:
-                one = work.setdefault(path, _Work())
-                one.self_ps += spent
-                one.elements += 1
+                stage = work.setdefault(path, _Work())
+                stage.self_ps += spent
+                stage.elements += 1
             continue
         if not event.name.startswith(_ITERATOR):
             continue
@@ -229,9 +229,9 @@ def _read_stages(
             latest = event.name
         stack.append(event)
         if not _waits(event.name):
-            one = work.setdefault(event.name, _Work())
-            one.self_ps += span
-            one.elements += 1
+            stage = work.setdefault(event.name, _Work())
+            stage.self_ps += span
+            stage.elements += 1
 
 
 def _waits(path: str) -> bool:

@@ -1,7 +1,7 @@
 """The time of a step in parts that add up to it.
 
-Simultaneous operations share it equally. All-reduce counts while nothing computes, copies while no kernel runs,
-and the rest goes to the loop's thread. So hidden work gets no time.
+Simultaneous operations share it equally. All-reduce counts while nothing computes, copies while no kernel runs;
+the loop's thread gets the rest. So hidden work gets no time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tfmon.profile.operations import OpRun
 from tfmon.profile.trace import Interval, Times, both, unite, without
 
 MOST_PARTS = 500
-"""The rest is one part: a lane's message is limited."""
+"""The rest is one part, because messages are limited."""
 SMALLER = "all smaller operations"
 LONGEST_NAME = 300
 """Kernels have names of thousands of characters."""
@@ -35,8 +35,8 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
         if run.start_ps < window[1] and run.end_ps > window[0]:
             key = (run.name[:LONGEST_NAME], run.type[:LONGEST_NAME], run.device)
             amounts = sums.setdefault(key, [0.0, 0.0, 0])
-            for place, amount in enumerate((share, run.self_ps, 1)):
-                amounts[place] += amount
+            for index, amount in enumerate((share, run.self_ps, 1)):
+                amounts[index] += amount
     parts = [
         Part(*key, share / 1000 / steps, self_ps / 1000 / steps, int(count))
         for key, (share, self_ps, count) in sums.items()

@@ -14,8 +14,7 @@ from tfmon.errors import TfmonError
 Stat: TypeAlias = float | int | str
 
 STEP, CALL = "train", "step call"
-"""A lane marks each step and its call; before the call the step takes the batch. The lane's clocks measure the
-same stretches."""
+"""A lane marks each step and its call; before the call the step takes the batch. The lane's clocks do the same."""
 
 
 ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
@@ -29,7 +28,7 @@ class TraceError(TfmonError):
 
 
 class TraceEvent(NamedTuple):
-    """Times in ps since the earliest line; a tuple, because a trace may have a million."""
+    """Times in ps since the earliest line. A tuple, because a trace may have a million."""
 
     start_ps: int
     end_ps: int
@@ -43,7 +42,7 @@ class TraceLine:
 
     name: str
     events: tuple[TraceEvent, ...]
-    """Sorted by beginning, outer ones first."""
+    """Sorted by start, outer ones first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +87,7 @@ def total(times: Times) -> int:
 
 
 def both(left: Times, right: Times) -> Times:
-    """Return the intersection."""
+    """Return the times that are in both sorted lists."""
     times: Times = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -103,7 +102,7 @@ def both(left: Times, right: Times) -> Times:
 
 
 def without(left: Times, right: Times) -> Times:
-    """Return the difference."""
+    """Return the times in `left` but not in `right`."""
     times: Times = []
     j = 0
     for begin, end in left:
@@ -122,17 +121,17 @@ def without(left: Times, right: Times) -> Times:
 
 
 _EXACT = 1 << 53
-"""JavaScript's limit for exact whole numbers; larger ones are identities."""
+"""JavaScript's largest exact integer; larger numbers are identities."""
 
 
 def trace_events(space: Space) -> Iterator[dict[str, Any]]:
-    """Yield Chrome's entries: names of planes and lines, then events in microseconds."""
+    """Yield Chrome's entries for planes, lines and events, in µs."""
     for process, plane in enumerate(space.planes, start=1):
         if not any(line.events for line in plane.lines):
             continue
-        yield _named("process_name", plane.name, process)
+        yield _metadata("process_name", plane.name, process)
         for thread, line in enumerate(plane.lines, start=1):
-            yield _named("thread_name", line.name, process, thread)
+            yield _metadata("thread_name", line.name, process, thread)
             for event in line.events:
                 yield _complete(event, process, thread)
 
@@ -153,7 +152,7 @@ def write_chrome(space: Space, path: Path) -> int:
     return count
 
 
-def _named(kind: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
+def _metadata(kind: str, name: str, process: int, thread: int = 0) -> dict[str, Any]:
     return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}}
 
 
@@ -178,7 +177,7 @@ def _plain(value: Stat) -> Stat:
 
 
 Wanted: TypeAlias = Callable[[str, str, Collection[str]], bool]
-"""Called with the names of a line and of an event, and all event names."""
+"""Called with the names of a line, an event, and all events."""
 
 
 def everything(_line: str, _event: str, _names: Collection[str]) -> bool:
@@ -210,8 +209,8 @@ def read_space(path: Path, wanted: Wanted = everything) -> Space:
 
 
 def _plane(plane: Any, origin_ns: int, wanted: Wanted) -> Plane:
-    names = {number: one.name for number, one in plane.event_metadata.items()}
-    stats = {number: one.name for number, one in plane.stat_metadata.items()}
+    names = {number: metadata.name for number, metadata in plane.event_metadata.items()}
+    stats = {number: metadata.name for number, metadata in plane.stat_metadata.items()}
     return Plane(plane.name, tuple(_line(line, origin_ns, names, stats, wanted) for line in plane.lines))
 
 

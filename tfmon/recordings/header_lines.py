@@ -31,16 +31,16 @@ ENVIRONMENT = (
     "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_COUNT", "TF_GPU_THREAD_MODE",
     "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_USE_LEGACY_KERAS", "TF_XLA_FLAGS", "XLA_FLAGS",
 )  # fmt: skip
-"""The only recorded variables."""
+"""The recorded variables."""
 _TENSORFLOWS = ("tensorflow", "tensorflow-cpu", "tf-nightly", "tensorflow-macos")
 
 
 class RecordingError(UsageError):
-    """An unusable recording."""
+    """A recording cannot be used."""
 
 
 def recorded_on(header: Header) -> str:
-    """Return machines, versions and date."""
+    """Return a text with machines, versions and date."""
     return " · ".join(
         (
             *_size(header.machine),
@@ -75,14 +75,14 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The snapshot after the events before it: a replay goes on from here, to the digit."""
+    """The exact snapshot after the events before it, for a replay from here."""
 
     known: Snapshot
 
 
 def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
     """Return the header of a new race."""
-    named = {spec.host for spec in event.specs} - {""}
+    hosts = {spec.host for spec in event.specs} - {""}
     return Header(
         schema=SCHEMA,
         tfmon=__version__,
@@ -97,7 +97,7 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         lanes=event.specs,
         knobs={knob.name: knob.default for knob in event.race.knobs},
         machine=known.machine,
-        hosts={host: state.machine for host, state in known.hosts.items() if host in named},
+        hosts={host: state.machine for host, state in known.hosts.items() if host in hosts},
         between=event.race.between,
         views=event.race.views,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
@@ -113,7 +113,9 @@ def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
         seconds=known.raced_s,
         verdict=result.outcome,
         ratio=result.verdict.ratio,
-        tensorflow=next((one for lane in known.lanes if (one := lane.process.versions["tensorflow"])), None),
+        tensorflow=next(
+            (version for lane in known.lanes if (version := lane.process.versions["tensorflow"])), None
+        ),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )
@@ -124,8 +126,8 @@ def _failures(known: Snapshot) -> Iterator[str]:
         if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
             continue
         end = lane.end.event if lane.script.command else None
-        said = end.output_tail if end is not None and end.exit_code else ()
-        why = (said[-1].strip() if said else "") or lane.trouble.message
+        output = end.output_tail if end is not None and end.exit_code else ()
+        why = (output[-1].strip() if output else "") or lane.trouble.message
         yield f"{lane.phase}: {why}" if len(known.lanes) == 1 else f"{lane.spec.id} {lane.phase}: {why}"
 
 
@@ -147,27 +149,27 @@ MARKING = {
 
 
 def mark_of(event: Event, names: Mapping[str, str]) -> list[TimeMark]:
-    """Return the mark of an event."""
+    """Return the mark of an event, if any."""
 
-    def named(lane: str) -> str:
+    def title(lane: str) -> str:
         return names.get(lane, lane)
 
     match event:
         case KnobApplied():
-            return [TimeMark(event.at_ns, f"{event.knob} {show(event.value)} ({named(event.lane)})", "knob")]
+            return [TimeMark(event.at_ns, f"{event.knob} {show(event.value)} ({title(event.lane)})", "knob")]
         case KnobRefused():
             return [
-                TimeMark(event.at_ns, f"{event.knob} {show(event.value)} refused ({named(event.lane)})", "knob")
+                TimeMark(event.at_ns, f"{event.knob} {show(event.value)} refused ({title(event.lane)})", "knob")
             ]
         case ModeChanged():
             return [TimeMark(event.at_ns, f"mode {event.mode}", "request")]
         case UserRequested():
-            about = event.scenario or ", ".join(map(named, event.lanes))
+            about = event.scenario or ", ".join(map(title, event.lanes))
             return [TimeMark(event.at_ns, f"{event.action} {about}".strip(), "request")]
         case LaneFailed():
-            return [TimeMark(event.at_ns, f"{named(event.lane)} failed", "trouble")]
+            return [TimeMark(event.at_ns, f"{title(event.lane)} failed", "trouble")]
         case LaneEnded(requested=False):
-            how = f"{named(event.lane)} ended: {event.signal or f'exit code {event.exit_code}'}"
+            how = f"{title(event.lane)} ended: {event.signal or f'exit code {event.exit_code}'}"
             return [] if event.exit_code == 0 else [TimeMark(event.at_ns, how, "trouble")]
         case Interrupted():
             return [TimeMark(event.at_ns, event.reason, "trouble")]

@@ -27,37 +27,37 @@ STALE_S = 3_600
 
 
 def folder() -> Path:
-    """Return where races are recorded."""
-    named = os.environ.get(FOLDER_VARIABLE)
-    if named:
-        return Path(named)
+    """Return the folder of recordings."""
+    configured = os.environ.get(FOLDER_VARIABLE)
+    if configured:
+        return Path(configured)
     from platformdirs import user_state_path
 
     return user_state_path("tfmon", appauthor=False) / "recordings"
 
 
-def create(scenario: str, place: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
-    """Make a new private file for a race, and open it; raises OSError."""
-    place = place or folder()
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+def create(scenario: str, directory: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:
+    """Make and open a new private file; raises OSError."""
+    directory = directory or folder()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     word = re.sub(r"[^A-Za-z0-9_.-]+", "-", scenario).strip("-.")[:40] or "race"
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{word}"
     for number in range(1, 1_000):
-        path = place / f"{name}{'' if number == 1 else f'-{number}'}{suffix}"
+        path = directory / f"{name}{'' if number == 1 else f'-{number}'}{suffix}"
         with contextlib.suppress(FileExistsError):
             return path, create_file(path)
-    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(place / name))
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(directory / name))
 
 
 def create_file(path: Path) -> int:
-    """Make a private file, open and locked; raises OSError."""
+    """Make, open and lock a private file; raises OSError."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     lock(fd)
     return fd
 
 
 def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
-    """Drop the oldest; return False if `keep` does not fit."""
+    """Remove the oldest recordings; return False if `keep` does not fit."""
     sizes = {}
     for path in keep.parent.glob(f"*{PART}"):
         with contextlib.suppress(OSError):
@@ -79,7 +79,7 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun(RunInfo):
-    """One recording, with its ends."""
+    """A recording with its first and last line."""
 
     modified_s: float = 0.0
     header: Header | None = None
@@ -87,7 +87,7 @@ class RecordedRun(RunInfo):
 
     @property
     def file(self) -> Path:
-        """Its path."""
+        """The path."""
         return Path(self.path)
 
 
@@ -127,7 +127,7 @@ def find(word: str) -> Path:
 def choose(
     word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RecordedRun]], where: str, command: str
 ) -> Path:
-    """Return one of some recordings like `find`."""
+    """Return one of `paths`; see `find`."""
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
         known = runs()
         over = [run for run in known if not run.running]
@@ -160,17 +160,17 @@ def delete(path: Path) -> None:
 def _remove(path: Path) -> None:
     store = None
     with contextlib.suppress(RecordingError):
-        here = peek(path)[0].views.get("")
-        store = Path(here.store) if here is not None else None
+        view = peek(path)[0].views.get("")
+        store = Path(view.store) if view is not None else None
     path.unlink()
     if store is not None and store.parent == path.parent.resolve() and store.name.endswith(KEPT):
         remove(store)
 
 
-def _run(found: Outline) -> RecordedRun:
-    run = RecordedRun(run_id(Path(found.path)), found.path, bytes=found.size, modified_s=found.modified_s)
+def _run(facts: Outline) -> RecordedRun:
+    run = RecordedRun(run_id(Path(facts.path)), facts.path, bytes=facts.size, modified_s=facts.modified_s)
     try:
-        header, closed = read_outline(found)
+        header, closed = read_outline(facts)
     except RecordingError as error:
         return replace(run, problem=error.message)
     run = replace(
@@ -179,7 +179,7 @@ def _run(found: Outline) -> RecordedRun:
         scenario=header.scenario,
         mode=header.mode,
         lanes=tuple(spec.name for spec in header.lanes),
-        running=closed is None and found.locked,
+        running=closed is None and facts.locked,
         header=header,
         closed=closed,
     )
@@ -189,10 +189,10 @@ def _run(found: Outline) -> RecordedRun:
     return replace(run, lanes=lanes, verdict=verdict, ratio=closed.ratio, failure=failure, seconds=closed.seconds)
 
 
-def _files(place: Path) -> list[Path]:
+def _files(directory: Path) -> list[Path]:
     try:
-        return recordings_in(place)
+        return recordings_in(directory)
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RecordingError(f"{place} cannot be read: {error.strerror}") from error
+        raise RecordingError(f"{directory} cannot be read: {error.strerror}") from error

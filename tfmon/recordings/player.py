@@ -1,4 +1,4 @@
-"""Plays a recording."""
+"""Replays a recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEARCHED_EVENTS = 2_000
 KEEP_EVERY = 1_000
 """Events between two snapshots for seeks."""
 TICK_S = 0.15
-"""On a slow machine, the clock of the replay lags."""
+"""After this time in a tick, the clock of the replay lags."""
 
 
 class Player:
@@ -35,17 +35,17 @@ class Player:
         self._marks = tuple(recording.marks)
         self._started_ns = _started_ns(recording)
         self.session = Session(recording.header.machine, lambda: self._now_ns)
-        place = RecordingState(str(recording.path.absolute()))
-        self.session.accept(RecordingChanged(at_ns=self._now_ns, recording=place))
+        recording_state = RecordingState(str(recording.path.absolute()))
+        self.session.accept(RecordingChanged(at_ns=self._now_ns, recording=recording_state))
         self._kept: dict[int, Snapshot] = {0: self.session.snapshot()}
-        self._play_to_place(recording.place_at(self._now_ns))
+        self._play_to(recording.position_at(self._now_ns))
 
     def close(self) -> None:
         """Close the recording."""
         self._recording.close()
 
     def state(self) -> ReplayState:
-        """Return the position."""
+        """Return the state of the replay."""
         torn = "the recording is cut off at its end" if self._recording.torn else ""
         return ReplayState(
             at_ns=self._now_ns,
@@ -61,11 +61,11 @@ class Player:
         )
 
     def tick(self, seconds: float) -> None:
-        """Advance, if it plays."""
+        """Advance, unless paused."""
         if not self._playing:
             return
         until_ns = min(self._now_ns + round(seconds * 1e9) * self._speed, self._times_ns[-1])
-        self._play_to_place(self._recording.place_at(until_ns), time.monotonic() + TICK_S)
+        self._play_to(self._recording.position_at(until_ns), time.monotonic() + TICK_S)
         behind = self._next < len(self._times_ns) and self._times_ns[self._next] <= until_ns
         self._now_ns = max(self._now_ns, self._times_ns[self._next - 1]) if behind else until_ns
         if self._next >= len(self._times_ns):
@@ -78,24 +78,24 @@ class Player:
         self._playing = not self._playing and not self._problem
 
     def step(self, direction: int) -> None:
-        """Pause, and go one event."""
+        """Pause, and move by one event."""
         self._playing = False
-        place = max(1, min(len(self._times_ns), self._next + direction))
-        self._go_to_place(place)
+        position = max(1, min(len(self._times_ns), self._next + direction))
+        self._go_to_position(position)
         self._now_ns = self._times_ns[self._next - 1] if self._next else self._times_ns[0]
 
     def skip(self, seconds: float) -> None:
-        """Go forward or back."""
+        """Move forward or back."""
         self.go_to(self._now_ns + round(seconds * 1e9))
 
     def go_to(self, at_ns: int) -> None:
-        """Show a moment of the race."""
+        """Move to a time of the race."""
         at_ns = max(self._times_ns[0], min(at_ns, self._times_ns[-1]))
-        self._go_to_place(self._recording.place_at(at_ns))
+        self._go_to_position(self._recording.position_at(at_ns))
         self._now_ns = at_ns
 
     def go_to_mark(self, direction: int) -> None:
-        """Go to another mark."""
+        """Move to the next or previous mark."""
         if direction > 0:
             result = [mark.at_ns for mark in self._marks if mark.at_ns > self._now_ns][:1]
         else:
@@ -105,22 +105,22 @@ class Player:
 
     def change_speed(self, direction: int) -> None:
         """Play faster or slower."""
-        place = SPEEDS.index(self._speed) + direction
-        self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, place))]
+        index = SPEEDS.index(self._speed) + direction
+        self._speed = SPEEDS[max(0, min(len(SPEEDS) - 1, index))]
 
-    def _go_to_place(self, place: int) -> None:
+    def _go_to_position(self, position: int) -> None:
         with contextlib.suppress(RecordingError):  # reported when it is played
-            if recorded := self._recording.last_known(place):
+            if recorded := self._recording.last_known(position):
                 self._kept.setdefault(recorded, self._recording.known_after(recorded))
-        nearest = max(kept for kept in self._kept if kept <= place)
-        if place < self._next or nearest > self._next:
+        nearest = max(kept for kept in self._kept if kept <= position)
+        if position < self._next or nearest > self._next:
             self.session.restore(self._kept[nearest])
             self._next = nearest
             self._problem = ""
-        self._play_to_place(place)
+        self._play_to(position)
 
-    def _play_to_place(self, place: int, deadline_s: float | None = None) -> None:
-        while self._next < place and not self._problem:
+    def _play_to(self, position: int, deadline_s: float | None = None) -> None:
+        while self._next < position and not self._problem:
             try:
                 with guard(self._recording.path):
                     self._recording.play(self.session, self._next, self._next + 1)
@@ -137,8 +137,8 @@ class Player:
 
 def _started_ns(recording: Recording) -> int | None:
     with contextlib.suppress(RecordingError), guard(recording.path):
-        for place in range(min(SEARCHED_EVENTS, len(recording.times_ns))):
-            event = recording.event(place)
+        for position in range(min(SEARCHED_EVENTS, len(recording.times_ns))):
+            event = recording.event(position)
             if isinstance(event, ClockStarted):
                 return event.at_ns
     return None

@@ -1,4 +1,4 @@
-"""Reads recordings, also hostile ones: bounded memory, a torn end is dropped, other damage is one clear error."""
+"""Reads recordings, also hostile ones, in bounded memory; drops a torn end, and reports other damage."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
 _BEGIN = re.compile(
     rb'{"type":"(?:%b)",(?:"lane":"[^"\\]*",)?(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED
 )
-"""Of an event without a mark, which is not parsed for the index."""
+"""An event without a mark, which the index does not parse."""
 
 
 class Recording:
-    """A recording that can be read from any event on. Thread: one. Raises: RecordingError."""
+    """A recording, readable from any event. Thread: one. Raises: RecordingError."""
 
     def __init__(self, path: Path) -> None:
         """Open a recording and index it."""
@@ -50,7 +50,7 @@ class Recording:
         self.closed: Closed | None = None
         self.marks: list[TimeMark] = []
         self.times_ns = array("q")
-        """At least the predecessor's."""
+        """Never less than the predecessor."""
         self._offsets = array("q")
         self._known: dict[int, int] = {}
         self._file = self._open()
@@ -79,51 +79,51 @@ class Recording:
         return len(self.times_ns)
 
     def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a place."""
+        """Read the events before a position."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
-        for place in range(len(self) if until is None else until):
-            if not (line := self._line(place)).startswith(skipped):
-                yield self._read(place, line)
+        for position in range(len(self) if until is None else until):
+            if not (line := self._line(position)).startswith(skipped):
+                yield self._read(position, line)
 
-    def event(self, place: int) -> Event:
+    def event(self, position: int) -> Event:
         """Read one event."""
-        return self._read(place, self._line(place))
+        return self._read(position, self._line(position))
 
-    def _read(self, place: int, line: bytes) -> Event:
+    def _read(self, position: int, line: bytes) -> Event:
         try:
             event: Event = codec.read(codec.parse(line), Event)
         except CodecError as error:
             hint = _written_by(self.header.tfmon)
-            raise RecordingError(f"{self.path}: event {place + 1}: {error}", hint) from None
+            raise RecordingError(f"{self.path}: event {position + 1}: {error}", hint) from None
         return event
 
     def play(self, session: Session, since: int, until: int) -> None:
-        """Make a session accept some events."""
-        for place in range(since, until):
-            session.accept(self.event(place))
-            if place + 1 in self._known:
-                session.restore(self.known_after(place + 1))
+        """Pass some events to a session."""
+        for position in range(since, until):
+            session.accept(self.event(position))
+            if position + 1 in self._known:
+                session.restore(self.known_after(position + 1))
 
-    def known_after(self, place: int) -> Snapshot:
+    def known_after(self, position: int) -> Snapshot:
         """Return the snapshot after a number of events."""
-        self._file.seek(self._known[place])
+        self._file.seek(self._known[position])
         try:
             known: Snapshot = codec.read(codec.parse(self._file.readline(LONGEST_LINE_BYTES + 1)), Known).known
         except CodecError as error:
             hint = _written_by(self.header.tfmon)
-            raise RecordingError(f"{self.path}: after event {place}: {error}", hint) from None
+            raise RecordingError(f"{self.path}: after event {position}: {error}", hint) from None
         return replace(known, recording=RecordingState(str(self.path.absolute())))
 
-    def last_known(self, place: int) -> int:
+    def last_known(self, position: int) -> int:
         """Return the number of events before the last snapshot."""
-        return max((at for at in self._known if at <= place), default=0)
+        return max((at for at in self._known if at <= position), default=0)
 
-    def place_at(self, at_ns: int) -> int:
-        """Return how many events had happened."""
+    def position_at(self, at_ns: int) -> int:
+        """Return the number of events until a time."""
         return bisect_right(self.times_ns, at_ns)
 
-    def _line(self, place: int) -> bytes:
-        self._file.seek(self._offsets[place])
+    def _line(self, position: int) -> bytes:
+        self._file.seek(self._offsets[position])
         return self._file.readline(LONGEST_LINE_BYTES + 1)
 
     def _open(self) -> BinaryIO:
@@ -211,8 +211,8 @@ class Recording:
     def _too_large(self) -> RecordingError:
         return RecordingError(f"{self.path} is too large: more than {LARGEST_BYTES >> 30} GiB uncompressed")
 
-    def _damaged(self, what: str, line: int) -> RecordingError:
-        return RecordingError(f"{self.path}, line {line}: {what}", _written_by(self.header.tfmon))
+    def _damaged(self, problem: str, line: int) -> RecordingError:
+        return RecordingError(f"{self.path}, line {line}: {problem}", _written_by(self.header.tfmon))
 
 
 def _written_by(version: str) -> str:
@@ -249,7 +249,7 @@ def _header(path: Path, line: bytes) -> Header:
 
 @contextlib.contextmanager
 def guard(path: Path) -> Iterator[None]:
-    """Raise one RecordingError for impossible figures."""
+    """Raise RecordingError for impossible figures."""
     try:
         yield
     except (ArithmeticError, LookupError, ValueError) as error:
@@ -265,13 +265,13 @@ def peek(path: Path) -> tuple[Header, Closed | None]:
         raise RecordingError(f"{path} cannot be read: {error}") from None
 
 
-def read_outline(found: Outline) -> tuple[Header, Closed | None]:
+def read_outline(facts: Outline) -> tuple[Header, Closed | None]:
     """Return the header and the end; raises RecordingError."""
-    if found.problem:
-        raise RecordingError(found.problem)
-    header = _header(Path(found.path), found.first.encode())
+    if facts.problem:
+        raise RecordingError(facts.problem)
+    header = _header(Path(facts.path), facts.first.encode())
     try:
-        closed: Closed | None = codec.read(codec.parse(found.last.encode()), Closed)
+        closed: Closed | None = codec.read(codec.parse(facts.last.encode()), Closed)
     except CodecError:
         closed = None
     return header, closed

@@ -1,4 +1,4 @@
-"""Records each race of a session, in a thread that the race never waits for."""
+"""Records each race of a session in its own thread, so that the race never waits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ FLUSH_S = 1.0
 """This much is lost if tfmon is killed."""
 MOST_PENDING = 50_000
 CHECK_BYTES = 2 * 2**20
-"""Of growth between checks of the size of all recordings."""
+"""Growth between checks of the size of all recordings."""
 SETTLED_S = 2.0
-"""Then a finished race is closed: processes end later."""
+"""A finished race is closed later, because processes end later."""
 PATIENCE_S = 10.0
 
 
@@ -35,11 +35,11 @@ PATIENCE_S = 10.0
 class _Entry:
     event: Event
     known: Snapshot | None
-    """Only for the first and the last event: it takes 12 kB."""
+    """Only for the first and last event: it takes 12 kB."""
 
 
 class Recorder:
-    """Keeps the journal of a session; if a file cannot be written, the race goes on.
+    """Writes the journal of a session; the race continues after a failure.
 
     Thread: its own; `_take` runs with the session locked.
     """
@@ -61,7 +61,7 @@ class Recorder:
         self._checked_bytes = 0
         self._races = 0
         self._last: _Entry | None = None
-        self._told_s = 0.0
+        self._changed_s = 0.0
         self._samples: dict[tuple[str, str], deque[Event]] = {}
         self._thread = start_thread("tfmon-recorder", self._run, self._fail)
         session.keep_journal(self._take)
@@ -115,7 +115,7 @@ class Recorder:
                 raise OSError("the disk does not keep up")
             # Without a result, the user may restart its lanes.
             settled = known is not None and known.over and known.has_result
-            if settled and time.monotonic() - self._told_s >= SETTLED_S:
+            if settled and time.monotonic() - self._changed_s >= SETTLED_S:
                 self._end_race()
         except Exception as error:  # noqa: BLE001 - a thread's top frame: the race goes on, and the screen says it
             self._stop(self._reason(error))
@@ -132,7 +132,7 @@ class Recorder:
         elif isinstance(event, HostEvent) or (isinstance(event, MachineKnown) and event.host):
             self._samples.setdefault((type(event).__name__, event.host), deque(maxlen=1)).append(event)
         if not isinstance(event, GpuSample | HostSample | LinkMeasured):
-            self._told_s = time.monotonic()
+            self._changed_s = time.monotonic()
         self._last = entry
         if self._writer is not None:
             self._writer.add(event)

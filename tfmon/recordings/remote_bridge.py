@@ -22,7 +22,7 @@ CHUNK_BYTES = 65536
 LONGEST_LINE_BYTES = 16 * 2**20
 GZIP = b"\x1f\x8b"
 MEMBER = GZIP + b"\x08" + bytes(5)
-"""Start of a part of a compressed recording."""
+"""Start of a gzip member."""
 SUFFIXES = (".jsonl", ".jsonl.gz")
 
 
@@ -40,8 +40,8 @@ class Outline(NamedTuple):
 
 def recordings_in(folder: Path) -> "list[Path]":
     """Return the recordings in a folder; raises OSError."""
-    named = [path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and not path.name.startswith(".")]
-    return sorted(path for path in named if path.is_file())  # no named pipes
+    paths = [path for path in folder.iterdir() if path.name.endswith(SUFFIXES) and not path.name.startswith(".")]
+    return sorted(path for path in paths if path.is_file())  # no named pipes
 
 
 def outline(path: Path) -> Outline:
@@ -68,7 +68,7 @@ def outline(path: Path) -> Outline:
 
 
 def is_locked(descriptor: int) -> bool:
-    """Return whether another process has locked it."""
+    """Return whether another process has locked a file."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -80,10 +80,10 @@ def is_locked(descriptor: int) -> bool:
 def recordings() -> "list[Outline]":
     """Return the user's recordings."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    places = [Path(state), Path.home() / "Library" / "Application Support"]
-    named = os.environ.get("TFMON_RECORDINGS")
+    parents = [Path(state), Path.home() / "Library" / "Application Support"]
+    configured = os.environ.get("TFMON_RECORDINGS")
     result = []
-    for folder in [Path(named)] if named else [place / "tfmon" / "recordings" for place in places]:
+    for folder in [Path(configured)] if configured else [parent / "tfmon" / "recordings" for parent in parents]:
         with contextlib.suppress(OSError):
             for path in recordings_in(folder):
                 with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -92,7 +92,7 @@ def recordings() -> "list[Outline]":
 
 
 def folders() -> "list[Path]":
-    """Return where sockets may be: a run in tmux may know another folder."""
+    """Return the folders of sockets: a run in tmux may use another one."""
     chosen, user = os.environ.get("TFMON_RUNTIME"), str(os.getuid())
     if chosen:
         return [Path(chosen)]
@@ -106,16 +106,22 @@ def folders() -> "list[Path]":
     return [parent / "tfmon" for parent in parents]
 
 
-def _greetings() -> "list[tuple[str, str]]":
+def greetings(directories: "list[Path]") -> "list[tuple[str, str]]":
+    """Return the sockets of the user's runs and their greetings, oldest first; remove dead sockets."""
     result = {}
-    for path in [path for folder in folders() for path in folder.glob("*.sock")]:
+    for path in [path for directory in directories for path in directory.glob("*.sock")]:
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as run:
             about = path.stat()
-            if about.st_uid == os.getuid():
-                run.settimeout(ANSWER_S)
+            if about.st_uid != os.getuid():
+                continue
+            run.settimeout(ANSWER_S)
+            try:
                 run.connect(str(path))
-                line = run.makefile("rb").readline(CHUNK_BYTES).decode("utf-8", "replace")
-                result[about.st_ino] = (about.st_mtime, str(path), line)
+            except ConnectionRefusedError:
+                path.unlink()
+                continue
+            line = run.makefile("rb").readline(CHUNK_BYTES).decode("utf-8", "replace")
+            result[about.st_ino] = (about.st_mtime, str(path), line)
     return [(path, line) for _, path, line in sorted(result.values())]
 
 
@@ -140,7 +146,7 @@ def write(descriptor: int, chunk: bytes) -> None:
 
 def main(marker: str) -> None:
     """List the runs, and answer requests."""
-    write(1, f"{marker} {json.dumps({'runs': _greetings()})}\n".encode())
+    write(1, f"{marker} {json.dumps({'runs': greetings(folders())})}\n".encode())
     with open(0, "rb", buffering=0) as stdin:
         while line := stdin.readline():
             path = Path(os.fsdecode(line[:-1]))

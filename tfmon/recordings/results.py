@@ -30,7 +30,7 @@ def read_recorded(path: Path) -> tuple[RaceResult, bool]:
 
 
 def read_race(path: Path) -> tuple[RaceResult, bool]:
-    """Return the race of a recording or JSON, and whether it is cut off; raises RecordingError."""
+    """Return the race of a recording or JSON, and whether it is torn; raises RecordingError."""
     if _is_result(path):
         return read_json(_load(path), path.name.removesuffix(".json"), str(path)), False
     return read_recorded(path)
@@ -63,7 +63,6 @@ def read_json(document: Any, id: str, where: str) -> RaceResult:  # noqa: ANN401
 
 
 def _is_result(path: Path) -> bool:
-    """Return whether a file is a JSON result, by its name or its lines."""
     if path.name.endswith((".jsonl", ".gz")):
         return False
     try:

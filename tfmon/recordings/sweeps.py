@@ -1,4 +1,4 @@
-"""The file of a sweep, locked by one writer: its plan, and a line for each measurement.
+"""The file of a sweep, locked by one writer: a plan, and a line for each measurement.
 
 A line is written at once and never changed, so that a killed sweep can continue.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.series import Figures, SeriesState, SeriesStep, VisitEnded, after
+from tfmon.model.series import Figures, SeriesState, SeriesStep, VisitEnded, state_after
 from tfmon.recordings import library
 from tfmon.version import __version__
 
@@ -28,7 +28,7 @@ LARGEST = 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class SweepHeader:
-    """The first line."""
+    """The first line of a sweep."""
 
     schema: int
     tfmon: str
@@ -64,7 +64,7 @@ class SweepFile:
                 self.failure = f"{self.path} cannot be written: {error.strerror or error}"
 
     def close(self) -> None:
-        """Close it, after a last attempt to write."""
+        """Close the file after a last attempt to write."""
         self._add(b"")
         with self._lock:
             if self._descriptor is not None:
@@ -73,12 +73,12 @@ class SweepFile:
 
 
 def folder() -> Path:
-    """Return where sweeps are kept."""
+    """Return the folder of sweeps."""
     return library.folder().with_name("sweeps")
 
 
 def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFile:
-    """Make the file of a sweep; raises UsageError."""
+    """Create the file of a sweep; raises UsageError."""
     try:
         if path is None:
             path, descriptor = library.create(scenario, folder(), SUFFIX)
@@ -167,17 +167,17 @@ def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
         raise UsageError(f"{path} is not a sweep ({error})", "tfmon sweep says where it writes one") from None
     if header.schema != SCHEMA:
         raise UsageError(f"{path} was written by tfmon {header.tfmon}, in a form that this one cannot read")
-    if any(one.number != place for place, one in enumerate(header.state.attempts)):
+    if any(attempt.number != index for index, attempt in enumerate(header.state.attempts)):
         raise UsageError(f"{path} is not a sweep: its combinations are not in order")
     state = header.state
     for number, line in enumerate(lines[:-1], 2):
         try:
-            state = after(state, codec.read(codec.parse(line), SeriesStep))
+            state = state_after(state, codec.read(codec.parse(line), SeriesStep))
         except codec.CodecError as error:
             raise TfmonError(f"{path}, line {number}: {error}", "what is before it can be kept") from None
     for number in tuple(state.running):  # the monitor was killed in these visits
         figures = state.attempts[number].figures or Figures(state.running[number])
-        state = after(state, VisitEnded(number, figures))
+        state = state_after(state, VisitEnded(number, figures))
     return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), len(whole)
 
 

@@ -1,7 +1,6 @@
 """Writes one recording, compressed at once.
 
-It is a chain of gzip members, which begin with a snapshot, except the first. If the process is killed, it can be
-read up to the last flush.
+Each gzip member except the first begins with a snapshot. After a kill, the file is readable up to the last flush.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, Closed, Known
 
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
-"""From this age on, one sample of each kind is kept of this time."""
+"""After `RARE_S` of a race, one sample of each kind is kept per `RARE_NS`."""
 SNAPSHOT_S = 600.0
 MOST_LINES = 50
 _LEVEL = 4
@@ -30,7 +29,7 @@ RARE_EVENTS = GpuSample, HostSample, TreeSample, LinkMeasured, Progressed
 
 
 class Writer:
-    """Appends to a new file; plain if its name does not end in .gz. Of an old race, some events are left out.
+    """Appends to a new file, plain unless its name ends in .gz. It drops some events of a long race.
 
     Raises: OSError, except in `abandon`. Thread: one.
     """
@@ -65,7 +64,6 @@ class Writer:
         self._pending.append(codec.encode(event))
 
     def _is_first(self, event: Event) -> bool:
-        """Return whether an event is the first of its kind in its time."""
         kind = type(event), event.lane, getattr(event, "host", ""), getattr(event, "key", "")
         number = event.at_ns // RARE_NS
         is_first = self._kept.get(kind) != number
@@ -73,7 +71,6 @@ class Writer:
         return is_first
 
     def _shortened(self, printed: LanePrinted) -> LanePrinted:
-        """Return the event with the lines that may be kept."""
         before = 0 if self._is_first(printed) else self._lines[printed.lane]
         kept = printed.lines[max(0, len(printed.lines) - MOST_LINES + before) :]
         self._lines[printed.lane] = before + len(kept)
@@ -82,7 +79,7 @@ class Writer:
         return replace(printed, lines=kept, dropped_bytes=dropped_bytes)
 
     def flush(self) -> None:
-        """Write the added events."""
+        """Write the added events to the file."""
         if self._pending:
             data, self._pending = b"".join(self._pending), []
             self._write(self._pack(data, zlib.Z_SYNC_FLUSH))
@@ -95,7 +92,7 @@ class Writer:
             self._write_snapshot(known)
 
     def close(self, closed: Closed | None, known: Snapshot | None) -> None:
-        """Write the last lines and close the file; after a long race with its last state."""
+        """Write the last lines, after a long race its last state, and close the file."""
         try:
             is_long = self._latest_ns - self._began_ns >= SNAPSHOT_S * 1e9
             if self._packed and is_long and known is not None:

@@ -1,4 +1,4 @@
-"""Reports: sections of blocks, and common parts of JSON."""
+"""Reports of sections and blocks, and common parts of JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines to be copied, or output."""
+    """Code or output."""
 
     text: str
 
@@ -69,22 +69,22 @@ class Table:
     """Rows of cells."""
 
     rows: Sequence[Sequence[str]]
-    """The header first; an empty header is not displayed."""
+    """The first row is the header. An empty header is not displayed."""
     about: str = ""
     left: Collection[int] = (0,)
-    """Text columns; others are aligned to the right."""
+    """Columns aligned to the left."""
     values: Sequence[Sequence[float | None]] | None = None
     """Sort keys, without the header."""
     marked: Collection[int] = ()
     brief: Sequence[int] = ()
     """The columns for a terminal."""
     folded: str = ""
-    """Summary of a folded table, only for pages."""
+    """Summary of a folded table in HTML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart, and its figures."""
+    """A chart with its figures."""
 
     title: str
     about: str
@@ -95,7 +95,7 @@ class Chart:
 
     @property
     def caption(self) -> str:
-        """Title and content in a line."""
+        """Title and description."""
         return ": ".join(filter(None, (self.title, self.about)))
 
 
@@ -122,7 +122,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The content of a report."""
+    """A report."""
 
     title: str
     sections: Sequence[Section]
@@ -130,17 +130,17 @@ class Report:
     when: str = ""
     keys: Sequence[tuple[str, str]] = ()
     hosts: Collection[str] = ()
-    others: Collection[ProcessName] = ()
+    processes: Collection[ProcessName] = ()
     data: dict[str, Any] = field(default_factory=dict)
 
 
-def head() -> dict[str, Any]:
-    """Return the first keys of every object."""
+def common_keys() -> dict[str, Any]:
+    """Return the keys with which every JSON object starts."""
     return {"schema": JSON_SCHEMA, "tfmon": __version__}
 
 
 def one_line(text: str) -> str:
-    """Return text as one line without control codes."""
+    """Return a text in one line without control codes."""
     return " ".join(clean(text).split("\n"))
 
 
@@ -160,22 +160,22 @@ def link_json(link: LinkMeasured | None) -> dict[str, Any]:
 
 
 def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
-    """Return names that shared reports must not contain."""
+    """Return the names that shared reports must not contain."""
     return {name for host, machine in machines for name in (host.rpartition("@")[2], machine.hostname)}
 
 
-def scaling_json(one: Scaling) -> dict[str, Any]:
-    """Return the gain of more devices."""
+def scaling_json(scaling: Scaling) -> dict[str, Any]:
+    """Return the gain of more devices as JSON."""
     return {
-        "devices": one.devices,
-        "over_devices": one.over,
-        **estimate_json("ratio", one.ratio),
-        "of_linear": one.of_linear,
+        "devices": scaling.devices,
+        "over_devices": scaling.over,
+        **estimate_json("ratio", scaling.ratio),
+        "of_linear": scaling.of_linear,
     }
 
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return the recording's path and failure."""
+    """Return the recording's path and failure as JSON."""
     state = snapshot.recording
     return {
         "recording": state.path or None if state else None,
@@ -184,12 +184,12 @@ def recording_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def repeated(command: str) -> tuple[Block, ...]:
-    """Return the command that repeats it."""
+    """Return blocks with the command that repeats a run."""
     return (Note("To do it again:"), Code(command)) if command else ()
 
 
 def machine_rows(machine: Machine) -> list[list[str]]:
-    """Return a machine as names and values."""
+    """Return a machine as rows of names and values."""
     return [
         ["processor", f"{machine.cpu_name or 'unknown'}, {machine.cores} cores"],
         ["usable cores", units.cores(machine.usable_cores)],

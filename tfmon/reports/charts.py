@@ -1,4 +1,4 @@
-"""The charts of a report as Vega-Lite specifications."""
+"""Charts as Vega-Lite specifications."""
 
 from __future__ import annotations
 
@@ -26,30 +26,18 @@ _CLOCK = (
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of a chart."""
+    """A line of a chart."""
 
     key: str
     name: str
-    place: int
+    index: int
     points: Sequence[Point]
 
 
-@dataclass(frozen=True, slots=True)
-class Shade:
-    """A shaded stretch of time."""
-
-    key: str
-    since_s: float
-    until_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A marked moment."""
-
-    key: str
-    at_s: float
-    text: str
+Shade = tuple[str, float, float]
+"""A shaded period: key of a series, begin and end in seconds."""
+Line = tuple[str, float, str]
+"""A marked moment: key of a series, second, and text."""
 
 
 def number(field: str, title: str | None, *, axis: Spec | None = None, **scale: Any) -> Spec:  # noqa: ANN401
@@ -90,26 +78,26 @@ def over_time(
     zero: bool = True,
     labels: bool = True,
 ) -> Spec:
-    """Return a chart of values over time; `about` is for screen readers."""
+    """Return a chart over time; `about` is for screen readers."""
     rows = [{**row, "at": units.signed_clock(row["t"])} for row in _rows(series)]
     across = _time(rows)
     tooltip = [word("n", "of"), word("at", "time"), word("w", title), word("d", "note")]
     value = number("v", title, zero=zero, axis=_digits(series))
     layers: list[Spec] = []
-    shaded = [{"s": shade.key, "t": round(shade.since_s, 3), "u": round(shade.until_s, 3)} for shade in shades]
+    shaded = [{"s": key, "t": round(since_s, 3), "u": round(until_s, 3)} for key, since_s, until_s in shades]
     if shaded:
         mark = {"type": "rect", "fill": "var(--shade)", "aria": False}
         layers.append(layer(shaded, mark, {"x": across, "x2": {"field": "u"}}))
     if lines:
         marked = [
-            {"s": one.key, "t": round(one.at_s, 3), "l": one.text, "y": 2 + 13 * (place % 3)}
-            for place, one in enumerate(lines)
+            {"s": key, "t": round(at_s, 3), "l": text, "y": 2 + 13 * (index % 3)}
+            for index, (key, at_s, text) in enumerate(lines)
         ]
         layers.append(layer(marked, _RULE, {"x": across}))
         if labels:
-            text = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "fill": "currentColor"}
-            place_of = {"x": across, "y": {**number("y", None), "scale": None}, "text": word("l")}
-            layers.append(layer(marked, {**text, "limit": 160}, place_of))
+            style = {"type": "text", "align": "left", "baseline": "top", "dx": 3, "fill": "currentColor"}
+            encoding = {"x": across, "y": {**number("y", None), "scale": None}, "text": word("l")}
+            layers.append(layer(marked, {**style, "limit": 160}, encoding))
     layers.append(_lines(rows, series, across, value, tooltip))
     return chart(layers, about, TALL if tall else LOW)
 
@@ -133,8 +121,8 @@ def curve(
     crossings: Sequence[float] = (),
     spans: Iterable[tuple[str, float, float, float]] = (),
 ) -> Spec:
-    """Return a chart over a knob's values; a span is a series' key, a value, and two ends."""
-    ticks = sorted({point[0] for one in series for point in one.points})
+    """Return a chart over a knob's values; a span is a series' key, a value, and an interval."""
+    ticks = sorted({point[0] for line in series for point in line.points})
     axis = {"format": "~g", "labelOverlap": True, "values": ticks}
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
     tooltip = [word("n", "of"), word("t", knob), word("w", title), word("d", "95 % CI")]
@@ -160,7 +148,7 @@ def bars(
         {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(size, 3), "w": f"{size:.1f} {unit}"}
         for key, name, part, size in rows
     ]
-    colours = {"domain": list(parts), "range": [f"var(--part{place})" for place in range(len(parts))]}
+    colours = {"domain": list(parts), "range": [f"var(--part{index})" for index in range(len(parts))]}
     encoding = {
         "y": word("s", sort=None, axis={"labelFontWeight": "bold"}),
         "x": {**number("v", title), "scale": scale, "stack": "zero"},
@@ -176,8 +164,8 @@ Bar = tuple[str, float, tuple[float, float] | None, str]
 
 
 def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
-    """Return bars to either side of zero; values are in ns, the axis in ms."""
-    rows = [{"s": "", "p": name, "v": value / 1e6, "w": told} for name, value, _, told in bars]
+    """Return bars around zero; values are in ns, the axis in ms."""
+    rows = [{"s": "", "p": name, "v": value / 1e6, "w": text} for name, value, _, text in bars]
     intervals = [(name, interval) for name, _, interval, _ in bars if interval is not None]
     spans = [{"s": "", "p": name, "v": low / 1e6, "u": high / 1e6} for name, (low, high) in intervals]
     down = word("p", sort=None, axis={"labelLimit": 240})
@@ -193,24 +181,24 @@ def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
 
 def _rows(series: Sequence[Series]) -> list[Spec]:
     return [
-        {"s": one.key, "n": one.name, "t": float(f"{at:.9g}"), "v": value, "w": text, "d": note}
-        for one in series
-        for at, value, text, note in one.points
+        {"s": line.key, "n": line.name, "t": float(f"{at:.9g}"), "v": value, "w": text, "d": note}
+        for line in series
+        for at, value, text, note in line.points
     ]
 
 
 def _digits(series: Sequence[Series]) -> Spec:
-    values = [abs(value) for one in series for _, value, _, _ in one.points if value is not None]
+    values = [abs(value) for line in series for _, value, _, _ in line.points if value is not None]
     return {"format": "~s"} if max(values, default=0.0) >= 1_000 else {}
 
 
 def _colour(series: Sequence[Series]) -> Spec:
-    colours = [f"var(--lane{one.place % COLOURS})" for one in series]
-    return word("s", legend=None, scale={"domain": [one.key for one in series], "range": colours})
+    colours = [f"var(--lane{line.index % COLOURS})" for line in series]
+    return word("s", legend=None, scale={"domain": [line.key for line in series], "range": colours})
 
 
 def layer(values: Sequence[Spec], mark: Spec, encoding: Spec) -> Spec:
-    """Return marks for these rows."""
+    """Return a layer of marks."""
     return {"data": {"values": values}, "transform": [_SHOWN], "mark": mark, "encoding": encoding}
 
 
@@ -225,8 +213,8 @@ def _lines(
     dots: bool = False,
     ends: bool = True,
 ) -> Spec:
-    dashes = [_DASHES[(one.place // COLOURS + one.place % 2) % len(_DASHES)] for one in series]
-    dash = word("s", legend=None, scale={"domain": [one.key for one in series], "range": dashes})
+    dashes = [_DASHES[(line.index // COLOURS + line.index % 2) % len(_DASHES)] for line in series]
+    dash = word("s", legend=None, scale={"domain": [line.key for line in series], "range": dashes})
     shown: Any = {"value": 1}
     if not dots:
         shown = {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0}
@@ -255,7 +243,7 @@ def _lines(
 
 
 def chart(layers: Sequence[Spec], about: str, height: int) -> Spec:
-    """Return a chart of these layers."""
+    """Return a chart of layers."""
     label_style = {"labelColor": "currentColor", "titleColor": "currentColor", "titleFontWeight": "normal"}
     lines = {"gridColor": "var(--grid)", "domainColor": "var(--axis)", "tickColor": "var(--axis)"}
     return {

@@ -1,4 +1,4 @@
-"""A race over time."""
+"""The charts of a race over time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.recorded_numbers import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
 
 MOST_POINTS = 600
-"""Of a series."""
 TABLE_ROWS = 30
 LONGEST_REST_NS = 10_000_000_000
-"""A longer time without a value is a gap: in turns, lanes rest for less."""
+"""A longer time without a value is a gap. In turns, lanes rest for less."""
 IDLE_NS = 2_000_000_000
-"""A longer time without training is a gap, too."""
+"""A longer time without training is a gap."""
 MOST_SHADES = 600
 MOST_LABELS = 6
 MOST_MOMENTS = 200
@@ -41,15 +40,15 @@ class _Quantity:
     write: Callable[[float], str]
     note: Callable[[Sequence[Any]], str] = lambda _: ""
     scale: float = 1.0
-    """Units of the measurement in one of the axis."""
+    """Measured units per unit of the axis."""
     zero: bool = True
 
 
 def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
-    """Return the course of the race."""
+    """Return the sections about a race over time."""
     drawer = _Drawer(course, names, keys)
-    read = [(what, drawer.sampled(what)) for what in _READINGS]
-    missing = [_READINGS[what].title for what, chart in read if chart is None]
+    read = [(reading, drawer.sampled(reading)) for reading in _READINGS]
+    missing = [_READINGS[reading].title for reading, chart in read if chart is None]
     unread = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
     return [
         Section("Throughput over time", drawer.throughput(), long=True),
@@ -66,8 +65,8 @@ def _speed(windows: Sequence[LaneWindow]) -> float | None:
 
 
 def _discarded(windows: Sequence[LaneWindow]) -> str:
-    gone = dict.fromkeys(window.reason for window in windows if window.reason)
-    return NOT_COUNTED + ", ".join(gone) if gone else ""
+    reasons = dict.fromkeys(window.reason for window in windows if window.reason)
+    return NOT_COUNTED + ", ".join(reasons) if reasons else ""
 
 
 def _latest(windows: Sequence[LaneWindow]) -> float | None:
@@ -75,7 +74,7 @@ def _latest(windows: Sequence[LaneWindow]) -> float | None:
 
 
 def _mean(samples: Sequence[Sample]) -> float | None:
-    return sum(sample.value for sample in samples) / len(samples) if samples else None
+    return sum(float(sample.value) for sample in samples) / len(samples) if samples else None
 
 
 _LOSS = _Quantity("Loss", "loss", "Of the last step of each interval.", _latest, units.loss, zero=False)
@@ -100,7 +99,7 @@ class _Drawer:
 
     def throughput(self) -> list[Chart | Table | None]:
         shades = list(self._shades())
-        longest = sorted(shades, key=lambda one: one.since_s - one.until_s)[:MOST_SHADES]
+        longest = sorted(shades, key=lambda shade: shade[1] - shade[2])[:MOST_SHADES]
         few = "" if len(longest) == len(shades) else f", the {MOST_SHADES} longest"
         about = (
             f"A point for every {units.about(self._every_s)}, discarded windows included. Shaded: "
@@ -109,21 +108,22 @@ class _Drawer:
         quantity = _Quantity("Throughput", "examples/s", about, _speed, units.rate, _discarded)
         return [self.chart(quantity, self._course.windows, longest, list(self._lines())), self._moments()]
 
-    def sampled(self, what: str) -> Chart | None:
-        quantity, of = _READINGS[what], self._course.samples.get(what, {})
-        largest = max((sample.value for samples in of.values() for sample in samples), default=0.0)
+    def sampled(self, reading: str) -> Chart | None:
+        quantity, by_subject = _READINGS[reading], self._course.samples.get(reading, {})
+        largest = max((float(sample.value) for samples in by_subject.values() for sample in samples), default=0.0)
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
             quantity = replace(quantity, unit="GiB", scale=2.0**30)
-        lanes = [name for name in self._names if name in of]
+        lanes = [name for name in self._names if name in by_subject]
         return self.chart(
-            quantity, {name: of[name] for name in [*lanes, *(one for one in of if one not in lanes)]}
+            quantity,
+            {name: by_subject[name] for name in [*lanes, *(name for name in by_subject if name not in lanes)]},
         )
 
     def chart(
-        self, quantity: _Quantity, of: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
+        self, quantity: _Quantity, by_subject: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
-        order = [*self._names, *(subject for subject in of if subject not in self._names)]
-        rest_ns = LONGEST_REST_NS if of is self._course.windows else self._unsampled_ns
+        order = [*self._names, *(subject for subject in by_subject if subject not in self._names)]
+        rest_ns = LONGEST_REST_NS if by_subject is self._course.windows else self._unsampled_ns
         series = [
             Series(
                 self._keys.get(subject, subject),
@@ -131,9 +131,9 @@ class _Drawer:
                 order.index(subject),
                 list(self._points(quantity, items, rest_ns, subject in self._names)),
             )
-            for subject, items in of.items()
+            for subject, items in by_subject.items()
         ]
-        if not any(one.points for one in series):
+        if not any(line.points for line in series):
             return None
         spec = charts.over_time(
             series,
@@ -145,7 +145,7 @@ class _Drawer:
             zero=quantity.zero,
             labels=len(lines) <= MOST_LABELS,
         )
-        return Chart(quantity.title, quantity.about, spec, self._table(quantity, of))
+        return Chart(quantity.title, quantity.about, spec, self._table(quantity, by_subject))
 
     def _points(self, quantity: _Quantity, items: Items, rest_ns: int, of_lane: bool) -> Iterator[charts.Point]:
         before_s, before_ns = 0.0, None
@@ -155,72 +155,67 @@ class _Drawer:
                 continue
             since_ns = group[0].since_ns
             if before_ns is not None:
-                after = bisect.bisect(self._idle, (before_ns, 0))
-                idle = of_lane and any(end_ns <= since_ns for _, end_ns in self._idle[after : after + 1])
+                next_idle = bisect.bisect(self._idle, (before_ns, 0))
+                idle = of_lane and any(end_ns <= since_ns for _, end_ns in self._idle[next_idle : next_idle + 1])
                 if idle or since_ns - before_ns > rest_ns:
                     yield (at_s + before_s) / 2, None, "", ""
             before_s, before_ns = at_s, group[-1].at_ns
             shown = float(f"{value / quantity.scale:.5g}") if math.isfinite(value) else None
             point = shown, quantity.write(value), quantity.note(group)
             since_s = self._course.seconds(group[0].since_ns) + self._every_s / 2
-            if since_s < at_s - 2 * self._every_s:  # a long stop has no slope
+            if since_s < at_s - 2 * self._every_s:  # draw a long stop flat
                 yield since_s, *point
             yield at_s, *point
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
 
-        def place(one: LaneWindow | Sample) -> int:
-            return math.floor(self._course.seconds(one.at_ns) / every_s)
+        def slot(entry: LaneWindow | Sample) -> int:
+            return math.floor(self._course.seconds(entry.at_ns) / every_s)
 
-        for at, group in itertools.groupby(items, place):
-            yield (at + 0.5) * every_s, list(group)
+        for number, group in itertools.groupby(items, slot):
+            yield (number + 0.5) * every_s, list(group)
 
-    def _table(self, quantity: _Quantity, of: Values) -> Table:
+    def _table(self, quantity: _Quantity, by_subject: Values) -> Table:
         step_s = max(1, math.ceil(self._total_s / TABLE_ROWS))
         known = {
             subject: {at_s // step_s: quantity.fold(group) for at_s, group in self._grouped(items, step_s)}
-            for subject, items in of.items()
+            for subject, items in by_subject.items()
         }
-        rows = [["time", *(self._names.get(subject, subject) for subject in of)]]
+        rows = [["time", *(self._names.get(subject, subject) for subject in by_subject)]]
         for number in range(max(1, math.ceil(self._total_s / step_s))):
-            values = [known[subject].get(number) for subject in of]
+            values = [known[subject].get(number) for subject in by_subject]
             span = f"{units.clock(number * step_s)} to {units.clock((number + 1) * step_s)}"
             rows.append([span, *(DASH if value is None else quantity.write(value) for value in values)])
         about = f"{quantity.title}, over {step_s} s each"
         return Table(rows, about, folded=f"{quantity.title} as a table")
 
     def _shades(self) -> Iterator[Shade]:
-        """Yield the discarded stretches, except the starts of slices."""
+        """Yield the discarded periods, except the starts of slices."""
         seconds = self._course.seconds
         for lane, windows in self._course.windows.items():
             since_ns = until_ns = 0
-            for window in windows:
-                if window.marks in ((), (SLICE_START,)):
-                    continue
+            for window in (window for window in windows if window.marks not in ((), (SLICE_START,))):
                 if until_ns and window.since_ns - until_ns > 1e6:
-                    yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
+                    yield self._keys[lane], seconds(since_ns), seconds(until_ns)
                     until_ns = 0
                 since_ns = since_ns if until_ns else window.since_ns
                 until_ns = window.at_ns
             if until_ns:
-                yield Shade(self._keys[lane], seconds(since_ns), seconds(until_ns))
+                yield self._keys[lane], seconds(since_ns), seconds(until_ns)
 
     def _lines(self) -> Iterator[Line]:
         groups: list[tuple[Moment, list[str]]] = []
         for moment in self._course.moments[:MOST_MOMENTS]:
-            same = next(
-                (lanes for first, lanes in groups
-                 if first.text == moment.text and moment.lane and 0 <= moment.at_ns - first.at_ns < 1_000_000_000),
-                None,
-            )  # fmt: skip
             key = [self._keys.get(moment.lane, moment.lane)] if moment.lane else []
-            if same is not None:
-                same += key
+            for first, lanes in groups:
+                if first.text == moment.text and moment.lane and 0 <= moment.at_ns - first.at_ns < 1_000_000_000:
+                    lanes += key
+                    break
             else:
                 groups.append((moment, key))
         for moment, lanes in groups:
             about = f"{moment.text} ({', '.join(lanes)})" if lanes else moment.text
-            yield Line(lanes[0] if len(lanes) == 1 else "", self._course.seconds(moment.at_ns), about)
+            yield lanes[0] if len(lanes) == 1 else "", self._course.seconds(moment.at_ns), about
 
     def _moments(self) -> Table | None:
         moments = self._course.moments
@@ -238,7 +233,9 @@ class _Drawer:
 
 
 def _idle(course: Course) -> Iterator[tuple[int, int]]:
-    windows = sorted((one.since_ns, one.at_ns) for of in course.windows.values() for one in of)
+    windows = sorted(
+        (window.since_ns, window.at_ns) for lane_windows in course.windows.values() for window in lane_windows
+    )
     latest_ns = windows[0][1] if windows else 0
     for begin_ns, end_ns in windows:
         if begin_ns - latest_ns > IDLE_NS:

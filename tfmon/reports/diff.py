@@ -10,13 +10,13 @@ from tfmon import units
 from tfmon.analysis.compare import Change, Comparison, LanePair
 from tfmon.analysis.gate import Gate
 from tfmon.analysis.result import RaceResult
-from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, head, host_names, text
+from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, common_keys, host_names, text
 
 
 def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
-    """Return the comparison as JSON; a ratio is the second race over the first."""
+    """Return the comparison as JSON; ratios are second over first."""
     return {
-        **head(),
+        **common_keys(),
         "first": _race_json(comparison.first),
         "second": _race_json(comparison.second),
         "lanes": [

@@ -1,4 +1,4 @@
-"""Results of checks: the doctor's, hosts, and claims."""
+"""Results of the doctor, hosts and claims."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfmon.reports import (
     Report,
     Section,
     Table,
-    head,
+    common_keys,
     link_json,
     machine_json,
     one_line,
@@ -40,15 +40,15 @@ _LABELS = {OK: "✓ ok", WARNING: "! warning", BROKEN: "✗ broken", NOT_APPLICA
 
 
 def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unpainted) -> str:
-    """Return the report; `verbose` adds evidence and inapplicable checks."""
+    """Return the doctor's report; `verbose` adds evidence and inapplicable checks."""
     return text.write(describe(report, verbose=verbose), last=True, paint=paint)
 
 
 def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
     """Return the doctor's findings in sections."""
     sections = [
-        Section(heading, (Items([_item(one, verbose) for one in report.of(subject)
-                                 if verbose or one.finding.status != NOT_APPLICABLE]),))
+        Section(heading, (Items([_item(finding, verbose) for finding in report.results_about(subject)
+                                 if verbose or finding.finding.status != NOT_APPLICABLE]),))
         for subject, heading in _HEADINGS.items()
     ]  # fmt: skip
     answer, passed = [Note(one_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
@@ -59,7 +59,7 @@ def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
 
 
 def findings(report: Diagnosis | None) -> Sequence[Block]:
-    """Return the obstacles to a race."""
+    """Return the doctor's warnings for a race."""
     if report is None:
         return [Note("The doctor did not examine it: this report was written on another machine.", QUIET)]
     obstacles = [result for result in report.results if result.finding.status in (WARNING, BROKEN)]
@@ -69,22 +69,24 @@ def findings(report: Diagnosis | None) -> Sequence[Block]:
     return [heading, Items([_item(obstacle, verbose=False) for obstacle in obstacles])]
 
 
-def _item(one: Result, verbose: bool) -> Item:
-    finding = one.finding
+def _item(result: Result, verbose: bool) -> Item:
+    finding = result.finding
     details = [
-        f"{name}: {one_line(said)}"
-        for name, said in (("expected", finding.expected), ("fix", finding.fix))
-        if said
+        f"{name}: {one_line(value)}"
+        for name, value in (("expected", finding.expected), ("fix", finding.fix))
+        if value
     ]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
-    return Item(_LABELS[finding.status], one.check.title, one_line(finding.found), tuple(details), finding.status)
+    return Item(
+        _LABELS[finding.status], result.check.title, one_line(finding.found), tuple(details), finding.status
+    )
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:
-    """Return the report as JSON."""
+    """Return the doctor's report as JSON."""
     facts, obstacle = report.facts, report.no_gpu
     return {
-        **head(),
+        **common_keys(),
         "python": facts.python.executable,
         "tensorflow": (facts.wheel.version or None) if facts.wheel else None,
         "imported": facts.imported.works if facts.imported else None,
@@ -114,7 +116,7 @@ _HEAD = ("host", "Python", "TensorFlow", "GPUs", "cores", "memory", "round trip"
 _NODE_HEAD = ("node", "address", "CPUs", "GPUs", "kind", "memory")
 
 
-def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
+def hosts_to_text(surveys: Sequence[Surveyed], this_machine: Machine) -> str:
     """Return a table of the hosts, and notes."""
     usable = [survey for survey in surveys if not survey.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
@@ -125,17 +127,17 @@ def hosts_to_text(surveys: Sequence[Surveyed], here: Machine) -> str:
                 f"{survey.host.name} cannot be used: {one_line(survey.error)}",
                 *([f"  {one_line(survey.hint)}"] if survey.hint else []),
             ]
-    notes = list(_notes(usable, here))
+    notes = list(_notes(usable, this_machine))
     return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
 
 
-def _host_row(one: Surveyed) -> tuple[str, ...]:
-    machine, link = one.machine, one.link
+def _host_row(host: Surveyed) -> tuple[str, ...]:
+    machine, link = host.machine, host.link
     usable = units.cores(machine.usable_cores) + (
         f" of {machine.cores}" if machine.usable_cores < machine.cores else ""
     )
     return (
-        one.host.name,
+        host.host.name,
         one_line(machine.python) or "unknown",
         one_line(machine.tensorflow) or "none",
         _gpus(machine),
@@ -153,37 +155,37 @@ def _gpus(machine: Machine) -> str:
     return one_line(", ".join(names)) or "none"
 
 
-def _notes(usable: Sequence[Surveyed], here: Machine) -> Iterator[str]:
-    for one in usable:
-        if not one.machine.tensorflow:
-            yield f"{one.host.name}: {one_line(one.python)} has no TensorFlow; {other_python(one.host)}"
-        if one.machine.no_gpu:
-            yield f"{one.host.name}: no GPU: {one_line(one.machine.no_gpu)}"
+def _notes(usable: Sequence[Surveyed], this_machine: Machine) -> Iterator[str]:
+    for host in usable:
+        if not host.machine.tensorflow:
+            yield f"{host.host.name}: {one_line(host.python)} has no TensorFlow; {other_python(host.host)}"
+        if host.machine.no_gpu:
+            yield f"{host.host.name}: no GPU: {one_line(host.machine.no_gpu)}"
     by_boot: dict[str, list[str]] = {}
-    for one in usable:
-        by_boot.setdefault(one.machine.boot, []).append(one.host.name)
+    for host in usable:
+        by_boot.setdefault(host.machine.boot, []).append(host.host.name)
     for boot, names in by_boot.items():
-        if boot and boot == here.boot:
+        if boot and boot == this_machine.boot:
             yield f"{' and '.join(names)}: this machine; lanes here and there take turns"
         elif boot and len(names) > 1:
             yield f"{' and '.join(names)}: one machine; their lanes take turns"
 
 
-def hosts_to_json(surveys: Sequence[Surveyed], here: Machine) -> dict[str, Any]:
+def hosts_to_json(surveys: Sequence[Surveyed], this_machine: Machine) -> dict[str, Any]:
     """Return the hosts as JSON."""
-    return {**head(), "hosts": [_host_json(survey, here) for survey in surveys]}
+    return {**common_keys(), "hosts": [_host_json(survey, this_machine) for survey in surveys]}
 
 
-def _host_json(one: Surveyed, here: Machine) -> dict[str, Any]:
-    known = {"host": one.host.name, "reachable": not one.error}
-    if one.error:
-        return {**known, "error": one.error, "hint": one.hint or None}
+def _host_json(host: Surveyed, this_machine: Machine) -> dict[str, Any]:
+    known = {"host": host.host.name, "reachable": not host.error}
+    if host.error:
+        return {**known, "error": host.error, "hint": host.hint or None}
     return {
         **known,
-        **machine_json(one.machine),
-        "is_this_machine": bool(one.machine.boot) and one.machine.boot == here.boot,
-        "python_path": one.python,
-        **link_json(one.link),
+        **machine_json(host.machine),
+        "is_this_machine": bool(host.machine.boot) and host.machine.boot == this_machine.boot,
+        "python_path": host.python,
+        **link_json(host.link),
     }
 
 
@@ -212,21 +214,20 @@ def _free(free: float | None, total: float) -> str:
 
 def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
     """Return the nodes as JSON."""
-    return {**head(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
+    return {**common_keys(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
     """Return all outcomes as JSON."""
     return {
-        **head(),
+        **common_keys(),
         "claims": [
             {
                 "scenario": result.scenario,
-                "id": result.claim.id,
-                "source": result.claim.source,
-                "says": result.claim.says,
-                "first": result.claim.first or None,
-                "second": result.claim.second or None,
+                **{
+                    name: getattr(result.claim, name) or None
+                    for name in ("id", "source", "says", "first", "second")
+                },
                 "at_least": result.claim.at_least if result.claim.first else None,
                 "at_most": result.claim.at_most,
                 "outcome": result.outcome,
@@ -244,7 +245,7 @@ def claims_to_text(results: Sequence[ClaimResult], interrupted: str = "") -> str
     """Return the claims by scenario."""
     sections = [
         Section(scenario, (Items([_claim_item(claim) for claim in claims]),))
-        for scenario, claims in itertools.groupby(results, lambda one: one.scenario)
+        for scenario, claims in itertools.groupby(results, lambda result: result.scenario)
     ]
     counts = Counter(result.outcome for result in results)
     total = ", ".join(f"{amount} {outcome}" for outcome, amount in sorted(counts.items()))

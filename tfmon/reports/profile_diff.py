@@ -1,4 +1,4 @@
-"""Two profiles side by side."""
+"""The comparison of two profiles."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from tfmon.analysis.compare_profiles import (
     time_text,
 )
 from tfmon.analysis.profile_json import notes, to_json
-from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, head, text
+from tfmon.reports import VERDICT, Chart, Lines, Note, Report, Section, Table, charts, common_keys, text
 from tfmon.reports.profile_report import memory_section
 
 WIDTH = 100
 MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
-"""The rest is summed in one row."""
 MOST_BARS = 12
 _NAME = 34
 HEADINGS: dict[Grouping, str] = {
@@ -37,7 +36,7 @@ def to_text(first: ProfiledSide, second: ProfiledSide) -> str:
 
 
 def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
-    """Return the explanation of a longer step; a page has a chart, too."""
+    """Return the explanation of a longer step, with a chart for a page."""
     answer, *more = answers(first, second)
     chart = replace(_chart(first, second), table=None) if page else None
     return Report(
@@ -46,15 +45,15 @@ def describe(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -
         + [Section(HEADINGS[by], (_table(first, second, by),)) for by in GROUPINGS]
         + [memory_section((first, second)), Section("", (Lines(notes(first, second)),))],
         [Note(answer, VERDICT), *map(Note, more)],
-        data={**head(), **to_json(first, second)},
+        data={**common_keys(), **to_json(first, second)},
     )
 
 
 def section(first: ProfiledSide, second: ProfiledSide) -> Section:
-    """Return the same for the report of a race."""
+    """Return the explanation for a race's report."""
     chart = _chart(first, second)
-    said = Lines([*answers(first, second), *notes(first, second)])
-    return Section("What explains the difference", (said, chart), long=True)
+    lines = Lines([*answers(first, second), *notes(first, second)])
+    return Section("What explains the difference", (lines, chart), long=True)
 
 
 def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
@@ -90,8 +89,8 @@ def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
     for row in diff.rows[:MOST_BARS]:
         name = row.label(_NAME)
         name = name if name not in bars else f"{name} ({len(bars)})"
-        told = " ".join(filter(None, (row.difference.texts[0], row.cells(_NAME)[5])))
-        bars[name] = (name, row.difference.value_ns, row.difference.ci95_ns, told)
+        note = " ".join(filter(None, (row.difference.texts[0], row.cells(_NAME)[5])))
+        bars[name] = (name, row.difference.value_ns, row.difference.ci95_ns, note)
     about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
     title = "What explains the difference of a step"
     spec = charts.diverging([*bars.values()], f"ms a step, {second.id} less {first.id}", f"{title}. {about}")

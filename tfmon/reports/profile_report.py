@@ -1,4 +1,4 @@
-"""A profile as text and as JSON."""
+"""A profile as text and JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads
 from tfmon.analysis.profile_json import counted
 from tfmon.model.profile import Call, GpuTime, Profile, Repeat
 from tfmon.model.readings import Missing, Reading
-from tfmon.reports import VERDICT, Block, Lines, Note, Report, Section, Table, head, text
+from tfmon.reports import VERDICT, Block, Lines, Note, Report, Section, Table, common_keys, text
 
 WIDTH = 100
 
@@ -30,7 +30,7 @@ def to_json(profile: Profile) -> dict[str, Any]:
     """Return a profile as JSON. Unknown figures are under `missing`."""
     missing: dict[str, str] = {}
     plain = _plain(profile, "", missing)
-    return {**head(), **plain, "missing": missing}
+    return {**common_keys(), **plain, "missing": missing}
 
 
 def _plain(value: Any, path: str, missing: dict[str, str]) -> Any:  # noqa: ANN401 - any part of a profile
@@ -43,7 +43,7 @@ def _plain(value: Any, path: str, missing: dict[str, str]) -> Any:  # noqa: ANN4
             part.name: _plain(getattr(value, part.name), f"{prefix}{part.name}", missing) for part in fields(value)
         }
     if isinstance(value, tuple):
-        return [_plain(one, f"{path}.{index}", missing) for index, one in enumerate(value)]
+        return [_plain(element, f"{path}.{index}", missing) for index, element in enumerate(value)]
     return dict(value) if isinstance(value, dict) else value
 
 
@@ -175,11 +175,11 @@ def _operations(profile: Profile) -> Iterator[Block]:
         yield Note(f"{ops.parallelism:.2g} operations in parallel on average, while any ran")
 
 
-def _repeats(what: str, repeats: Iterable[Repeat]) -> Iterator[str]:
+def _repeats(verb: str, repeats: Iterable[Repeat]) -> Iterator[str]:
     for repeat in repeats:
         cost = units.reading(repeat.cost_ns, lambda value: f"{_time(value)} each")
         times = "once" if repeat.count == 1 else f"{repeat.count} times"
-        yield f"{_cut(repeat.function, _NAME)} was {what} {times}, {cost}"
+        yield f"{_cut(repeat.function, _NAME)} was {verb} {times}, {cost}"
 
 
 def _time(value_ns: float) -> str:
@@ -187,7 +187,6 @@ def _time(value_ns: float) -> str:
 
 
 def _cut(text: str, width: int) -> str:
-    """Shorten a text in its middle: both ends of an operation's name are informative."""
     if len(text) <= width:
         return text
     tail = (width - 1) // 2

@@ -1,4 +1,4 @@
-"""A race in sections."""
+"""The report of a race."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from tfmon.reports import (
     Report,
     Section,
     Table,
-    account_section,
     host_names,
     machine_rows,
     profile_diff,
@@ -57,7 +56,7 @@ def report(
     again: str = "",
     examination: Sequence[Block] = (),
 ) -> Report:
-    """Return the report of a race; `again` repeats it, `examination` is the doctor's report."""
+    """Return the report of a race; `again` is the command that repeats the race."""
     lanes = analysis.snapshot.lanes
     names = {state.spec.name: lane.full_name for state, lane in zip(lanes, result.lanes, strict=True)}
     keys = {state.spec.name: state.spec.id or state.spec.name for state in lanes}
@@ -78,7 +77,7 @@ def report(
         answer=list(_answer(analysis, result, torn=course is not None and course.torn)),
         sections=[
             *((tried, figures) if result.is_series else (figures,)),
-            account_section.section(result),
+            steps.account(result),
             Section("What limits the lanes", (Lines(list(_limits(result))), *_causes(result))),
             *(over_time.sections(course, names, keys) if course is not None else ()),
             *steps.sections(analysis),
@@ -91,7 +90,7 @@ def report(
         ],
         keys=[(keys[name], full_name) for name, full_name in names.items()] if len(names) > 1 else (),
         hosts=host_names(result.machines.items()),
-        others=other_processes(analysis.snapshot),
+        processes=other_processes(analysis.snapshot),
         data=result.to_json(),
     )
 
@@ -125,7 +124,7 @@ def _result(result: RaceResult) -> Iterator[Block]:
     if columns:
         yield Table(rows, "Steady state: discarded windows do not count", values=values, brief=brief)
     chosen = {lane.place: lane.device_chosen for lane in result.lanes if lane.device_chosen}
-    yield Lines([f"{place} is {reason}" for place, reason in chosen.items()])
+    yield Lines([f"{device} is {reason}" for device, reason in chosen.items()])
     for lane in result.lanes:
         yield from _failure(lane)
     if result.machine.no_gpu:
@@ -206,7 +205,7 @@ _LONG = ("95 % CI", "p99", "GPU memory")
 
 def _history(result: RaceResult) -> Table | None:
     if not result.history or (result.is_series and len(result.history) < 3):
-        return None  # the table of the series has the same rows
+        return None  # the series' table has the same rows
     rows = [change.cells(len(result.lanes)) for change in result.history]
     return Table([HISTORY_HEADS, *rows], "Every change, and the verdict from then on", left=(0, 1, 2, 3, 5))
 
@@ -240,7 +239,9 @@ def _method(result: RaceResult) -> Iterator[str]:
         yield f"fresh processes: {most} of each lane raced, one after the other"
     yield from _view_lines(result)
     for lane in lanes:
-        yield from (f"{lane.label}: {what} not measured: {reason}" for what, reason in lane.not_measured.items())
+        yield from (
+            f"{lane.label}: {figure} not measured: {reason}" for figure, reason in lane.not_measured.items()
+        )
 
 
 def _view_lines(result: RaceResult) -> Iterator[str]:
@@ -282,8 +283,8 @@ def _settings(result: RaceResult) -> Table | None:
 
 def _machines(result: RaceResult) -> Table:
     rows = [["", ""], *machine_rows(result.machine)]
-    for host, one in result.hosts.items():
-        rows += [[f"{name} of {host}", value] for name, value in machine_rows(one.machine)]
+    for host, state in result.hosts.items():
+        rows += [[f"{name} of {host}", value] for name, value in machine_rows(state.machine)]
     rows.append(["tfmon", f"{result.tfmon}, Python {result.python}" if result.python else result.tfmon])
     for lane in result.lanes:
         device = lane.device_name and f"on {lane.device_name}"

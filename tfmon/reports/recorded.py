@@ -18,7 +18,10 @@ from tfmon.reports.recorded_numbers import gather
 
 
 def of_race(path: Path, again: Callable[[Analysis], str], host: str = "") -> tuple[Report, bool]:
-    """Return the report of a recording, and whether it is cut off; the doctor examines `host` if it raced."""
+    """Return the report of a recording, and whether the recording is cut off.
+
+    If the race ran on `host`, this machine, the report includes the doctor's findings.
+    """
     course = gather(path)
     analysis = analyse(course.end)
     result = replace(summarise(analysis, course.header), recording=Path(path.name))

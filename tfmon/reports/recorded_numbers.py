@@ -1,15 +1,15 @@
-"""The numbers of a recording, for charts and other programs."""
+"""The numbers of a recording."""
 
 from __future__ import annotations
 
 import functools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model import codec, histogram
@@ -26,23 +26,30 @@ from tfmon.recordings.header_lines import mark_of
 from tfmon.recordings.player import end_of
 from tfmon.recordings.reader import Recording, guard
 
-CPU, MEMORY, BUSY, USED, POWER, HEAT = "cpu", "memory", "busy", "used", "power", "heat"
-_QUANTITIES = {
-    "cpu_pct": CPU, "private_bytes": MEMORY, "busy_pct": BUSY, "used_bytes": USED, "power_w": POWER,
-    "temperature_c": HEAT,
-}  # fmt: skip
+CPU, MEMORY, BUSY, USED, POWER, HEAT = (
+    "cpu_pct", "private_bytes", "busy_pct", "used_bytes", "power_w", "temperature_c",
+)  # fmt: skip
+CHARTED = (CPU, MEMORY, BUSY, USED, POWER, HEAT)
+WITHOUT_NUMBERS = (Progressed, LanePrinted)
+_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "since_ns", "until_ns")
 LEAD_NS = 10_000_000_000
 
 
-class Sample(NamedTuple):
-    """One reading, in its own unit."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A number; the unit is in the name."""
 
     at_ns: int
-    value: float
+    subject: str
+    """A lane, `machine`, `gpu:0`, or `gpu2/machine`."""
+    name: str
+    value: KnobValue
+    step: int | None = None
+    note: str = ""
 
     @property
     def since_ns(self) -> int:
-        """It takes no time."""
+        """The start of the sample, which has no duration."""
         return self.at_ns
 
 
@@ -64,12 +71,13 @@ class Course:
     torn: bool
     end: Snapshot
     windows: Mapping[str, Sequence[LaneWindow]]
-    samples: dict[str, dict[str, list[Sample]]]
-    moments: list[Moment]
+    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
+    """By name and subject."""
+    moments: list[Moment] = field(default_factory=list)
 
     @property
     def since_ns(self) -> int:
-        """The start signal, or the first window."""
+        """The time of the start signal or first window."""
         if self.end.race.started_ns is not None:
             return self.end.race.started_ns
         starts = [window[0].since_ns for window in self.windows.values() if window]
@@ -88,63 +96,43 @@ class Course:
 def gather(path: Path) -> Course:
     """Play a recording and collect its course; raises RecordingError."""
     with guard(path), Recording(path) as recording:
-        end, keeper = end_of(recording), _Keeper(recording.header.lane_names)
+        end, names = end_of(recording), recording.header.lane_names
+        windows = {lane.spec.name: (*lane.measurements.old, *lane.points) for lane in end.lanes}
+        course = Course(recording.header, recording.torn, end, windows)
+        racing: set[str] = set()
         for event in recording.events(without=(*WITHOUT_NUMBERS, Window)):
-            keeper.take(event)
-    keeper.moments += (
+            match event:
+                case TreeSample() | HostSample() | GpuSample():
+                    _keep(course, event, racing)
+                case PhaseEntered(phase="racing"):
+                    racing.add(event.lane)
+                case PhaseEntered() | LaneFailed() | Finished() | LaneEnded() | LaneStarted():
+                    racing.discard(event.lane)
+                case KnobApplied():
+                    text = f"{event.knob} {show(event.value)}"
+                    course.moments.append(Moment(event.at_ns, text, event.lane, event.gap_ns))
+            if not isinstance(event, KnobApplied):
+                course.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, names))
+    course.moments += (
         Moment(change.at_ns, f"{lane.spec.id} {change.brief}", lane.spec.name)
         for lane in end.lanes
         for change in changes_of(lane)
     )
-    keeper.moments.sort(key=lambda one: one.at_ns)
-    windows = {lane.spec.name: (*lane.measurements.old, *lane.points) for lane in end.lanes}
-    course = Course(recording.header, recording.torn, end, windows, keeper.samples, keeper.moments)
-    since_ns = course.since_ns - LEAD_NS
-    for of in course.samples.values():
-        for subject, samples in of.items():
-            of[subject] = [sample for sample in samples if sample.at_ns >= since_ns]
+    course.moments.sort(key=lambda moment: moment.at_ns)
     return course
 
 
-@dataclass(slots=True)
-class _Keeper:
-    names: Mapping[str, str]
-    samples: dict[str, dict[str, list[Sample]]] = field(default_factory=dict)
-    moments: list[Moment] = field(default_factory=list)
-    racing: set[str] = field(default_factory=set)
-
-    def take(self, event: Event) -> None:
-        match event:
-            case TreeSample():
-                self._sampled(event, without="" if event.lane in self.racing else CPU)
-                return
-            case HostSample() | GpuSample():
-                self._sampled(event)
-                return
-            case PhaseEntered(phase="racing"):
-                self.racing.add(event.lane)
-            case PhaseEntered() | LaneFailed() | Finished() | LaneEnded() | LaneStarted():
-                self.racing.discard(event.lane)
-            case KnobApplied():
-                text = f"{event.knob} {show(event.value)}"
-                self.moments.append(Moment(event.at_ns, text, event.lane, event.gap_ns))
-                return
-        self.moments += (Moment(mark.at_ns, mark.text) for mark in mark_of(event, self.names))
-
-    def _sampled(self, event: Event, without: str = "") -> None:
-        for sample in samples_of(event):
-            what = _QUANTITIES.get(sample.name)
-            if what and what != without:
-                # A GPU must not be taken for the lane of that name.
-                subject = (
-                    sample.subject if isinstance(event, TreeSample) else sample.subject.replace("gpu:", "GPU ")
-                )
-                of = self.samples.setdefault(what, {}).setdefault(subject, [])
-                of.append(Sample(sample.at_ns, float(sample.value)))
+def _keep(course: Course, event: TreeSample | HostSample | GpuSample, racing: Collection[str]) -> None:
+    of_lane = isinstance(event, TreeSample)
+    for sample in samples_of(event) if event.at_ns >= course.since_ns - LEAD_NS else ():
+        if sample.name in CHARTED and (not of_lane or sample.name != CPU or sample.subject in racing):
+            # A lane may be called gpu:0, too.
+            subject = sample.subject if of_lane else sample.subject.replace("gpu:", "GPU ")
+            course.samples.setdefault(sample.name, {}).setdefault(subject, []).append(sample)
 
 
 def write_json(recording: Recording, result: dict[str, Any], target: TextIO) -> None:
-    """Write one object with every number; raises RecordingError and OSError.
+    """Write a JSON object with every number; raises RecordingError and OSError.
 
     `time` is UTC; `seconds` counts from the first event; `value` is in the unit at the end of `name`.
     """
@@ -175,24 +163,7 @@ def _rows(recording: Recording, event: Event) -> Iterator[dict[str, Any]]:
         }
 
 
-WITHOUT_NUMBERS = (Progressed, LanePrinted)
-_NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "since_ns", "until_ns")
-
-
-@dataclass(frozen=True, slots=True)
-class ExportedSample:
-    """One number; the unit is in its name."""
-
-    at_ns: int
-    subject: str
-    """A lane, `machine`, `gpu:0`, or `gpu2/machine`."""
-    name: str
-    value: KnobValue
-    step: int | None = None
-    note: str = ""
-
-
-def samples_of(event: Event) -> Iterator[ExportedSample]:
+def samples_of(event: Event) -> Iterator[Sample]:
     """Return the numbers in an event."""
     match event:
         case Window():
@@ -202,16 +173,16 @@ def samples_of(event: Event) -> Iterator[ExportedSample]:
         case HostSample():
             yield from _of_fields(event, event.at_ns, f"{event.host}/machine" if event.host else "machine")
         case GpuSample():
-            which = f"{'hidden ' if event.hidden else ''}gpu:{event.index}"
-            yield from _of_fields(event, event.at_ns, f"{event.host}/{which}" if event.host else which)
+            device = f"{'hidden ' if event.hidden else ''}gpu:{event.index}"
+            yield from _of_fields(event, event.at_ns, f"{event.host}/{device}" if event.host else device)
         case LaneStarted():
             for knob, value in event.settings.items():
-                yield ExportedSample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
+                yield Sample(event.at_ns, event.lane, f"knob/{knob}", value, 0)
         case KnobApplied():
-            yield ExportedSample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
+            yield Sample(event.at_ns, event.lane, f"knob/{event.knob}", event.value, event.step)
 
 
-def _of_window(window: Window) -> Iterator[ExportedSample]:
+def _of_window(window: Window) -> Iterator[Sample]:
     values: dict[str, float | None] = {"loss": window.loss, "longest_ms": window.longest_ns / 1e6}
     if window.span_ns > 0:
         values["examples_per_s"] = window.examples / window.span_ns * 1e9
@@ -225,15 +196,15 @@ def _of_window(window: Window) -> Iterator[ExportedSample]:
         values[name] = getattr(window, name)
     for name, value in values.items():
         if value is not None:
-            yield ExportedSample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
+            yield Sample(window.at_ns, window.lane, name, value, window.step, "; ".join(window.marks))
 
 
-def _of_fields(parts: object, at_ns: int, subject: str) -> Iterator[ExportedSample]:
+def _of_fields(parts: object, at_ns: int, subject: str) -> Iterator[Sample]:
     kind: type = type(parts)
     for name in _measured(kind):
         value = getattr(parts, name)
         if type(value) in (int, float):
-            yield ExportedSample(at_ns, subject, name, value)
+            yield Sample(at_ns, subject, name, value)
         elif is_dataclass(value):
             yield from _of_fields(value, at_ns, subject)
 

@@ -1,4 +1,4 @@
-"""Hides machines, users, commands and possible secrets in shared reports."""
+"""Hides machines, users, commands and secrets in shared reports."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tfmon.reports import Report
 
 HIDDEN = "•••"
 _SECRET = r"(?:api[-_]?key|access[-_]?key|token|secret|pass(?:word|wd|phrase)|credentials?|auth)"  # noqa: S105 - a pattern
-"""In the name of a secret."""
+"""Part of a secret's name."""
 _OPTION = r"(?:key|pass|pwd|pw|pin|tok|cookie|sig|signature|dsn|cred|bearer)"
-"""Last word of an option with a secret."""
+"""Last word of a secret option."""
 _LIKE_P = "params?|patch|path|patience|plot|pool|port|precision|prefetch|prefix|pretrained|print|profile|progress"
-"""Begin with -p and have no password."""
+"""Options that begin with -p and take no password."""
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"',;&]+)"""
 _AFTER = rf"\1{HIDDEN}"
 _TABLE = (
@@ -41,21 +41,18 @@ _TABLE = (
     # user:password@ in an address; -u user:password
     (r"(\w://)[^\s/?#\"']+@", rf"\1{HIDDEN}@"),
     (rf"((?<!\S)(?:-u|--user(?:name)?)(?:=|\s+)[^\s:]+:){_VALUE}", _AFTER),
-    # Tokens of well-known services, by their prefixes; keys of AWS; JSON web tokens.
+    # tokens of services, by prefix; AWS keys; JSON web tokens
     (r"\b(?:hf_|wk_|gh[opsur]_|github_pat_|glpat-|[spr]k[-_]|xox[abp]-|pypi-|AIza)[\w-]{10,}", HIDDEN),
     (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", HIDDEN),
     (r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", HIDDEN),
-    # Home folders of any user.
     (r"(?:/home|/Users)/[^/\s\"':;,]+", "~"),
     (r"(?<![\w/])/root(?=/|\b)", "~"),
 )
-"""Patterns with their replacements."""
 _LONG = re.compile(r"(?<![A-Za-z0-9])[A-Za-z0-9]{20,}(?![A-Za-z0-9])")
 LEAST_DIGITS = 3
 LEAST_CHANGES = 0.3
-"""Of letters and digits in a long word. In random words it is 0.4 to 0.6."""
-_WORDS = {"cpu", "gpu", "localhost", "root", ""}
-"""Not hidden."""
+"""Share of changes of kind in a long word. Random words have 0.4 to 0.6."""
+_NOT_HIDDEN = {"cpu", "gpu", "localhost", "root", ""}
 
 
 def keep(text: str) -> str:
@@ -65,7 +62,7 @@ def keep(text: str) -> str:
 
 def hides(report: Report, host: str = "", *, everything: bool = False) -> Callable[[str], str]:
     """Return a function that hides secrets of a report."""
-    return keep if everything else hider({host, *report.hosts}, report.others)
+    return keep if everything else hider({host, *report.hosts}, report.processes)
 
 
 def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callable[[str], str]:
@@ -76,10 +73,12 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
         user = getpass.getuser()
     table = [(rf"{re.escape(home)}(?=/|\b)", "~")] if home not in ("/", "/root") else []
     # Before other patterns, which would change a part of a command.
-    table += [(re.escape(command), HIDDEN) for command in _longest({one.command for one in known}) if command[1:]]
-    table += [(_word(name), HIDDEN) for name in _longest({one.user for one in known})]
+    table += [
+        (re.escape(command), HIDDEN) for command in _longest({process.command for process in known}) if command[1:]
+    ]
+    table += [(_word(name), HIDDEN) for name in _longest({process.user for process in known})]
     table += _TABLE
-    if user not in _WORDS:
+    if user not in _NOT_HIDDEN:
         table.append((rf"(?<=/){re.escape(user)}(?=/|\s|$)|\b{re.escape(user)}(?=@)", HIDDEN))
     table += [(_word(name), HIDDEN) for name in _longest({*hosts, *(host.partition(".")[0] for host in hosts)})]
     patterns = [(re.compile(pattern), replacement) for pattern, replacement in table]
@@ -94,7 +93,7 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
 
 
 def _longest(names: set[str]) -> list[str]:
-    return sorted(names - _WORDS, key=len, reverse=True)
+    return sorted(names - _NOT_HIDDEN, key=len, reverse=True)
 
 
 def _word(name: str) -> str:
@@ -103,13 +102,13 @@ def _word(name: str) -> str:
 
 def _without_key(word: re.Match[str]) -> str:
     kinds = [(letter.isdigit(), letter.isupper()) for letter in word[0]]
-    changes = sum(before != after for before, after in itertools.pairwise(kinds))
+    changes = sum(first != second for first, second in itertools.pairwise(kinds))
     is_random = sum(digit for digit, _ in kinds) >= LEAST_DIGITS and changes >= LEAST_CHANGES * len(kinds)
     return HIDDEN if is_random else word[0]
 
 
 def other_processes(snapshot: Snapshot) -> set[ProcessName]:
-    """Return the processes of others on GPUs."""
+    """Return other users' processes on GPUs."""
     users = {name for state in snapshot.hosts.values() for name in state.gpu_users}
     return users | names_in(sample for state in snapshot.hosts.values() for sample in state.gpus)
 

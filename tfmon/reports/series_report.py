@@ -1,4 +1,4 @@
-"""Series in sections."""
+"""Reports of series."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tfmon.reports import (
     Section,
     Table,
     charts,
-    head,
+    common_keys,
     machine_rows,
     recording_json,
     repeated,
@@ -55,7 +55,7 @@ CHART = (90, 16)
 
 
 def _table_of(table: SeriesTable, about: str = "") -> Table:
-    left = [place for place, column in enumerate(table.columns) if not column.right]
+    left = [index for index, column in enumerate(table.columns) if not column.right]
     rows = [[text for text, _ in row.cells] for row in table.rows]
     values = [[_number(value) for _, value in row.cells] for row in table.rows]
     return Table([[column.name for column in table.columns], *rows], about, left=left, values=values)
@@ -76,10 +76,14 @@ def _charts_of(table: SeriesTable) -> Iterator[Chart]:
 def _chart(curve: SeriesCurve) -> Chart:
     series, spans = [], []
     for line in curve.lines:
-        known = [(float(at), one) for at, one in zip(curve.values, line.points, strict=True) if one is not None]
-        points = [(at, one.value, *curve.texts(one)) for at, one in known]
-        series.append(Series(line.id if line.name else "", line.name, line.place, points))
-        spans += [(series[-1].key, at, one.low, one.high) for at, one in known]
+        known = [
+            (float(at), estimate)
+            for at, estimate in zip(curve.values, line.points, strict=True)
+            if estimate is not None
+        ]
+        points = [(at, estimate.value, *curve.texts(estimate)) for at, estimate in known]
+        series.append(Series(line.id if line.name else "", line.name, line.index, points))
+        spans += [(series[-1].key, at, estimate.low, estimate.high) for at, estimate in known]
     legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
     about = f"{curve.about} {legend}." if legend else curve.about
     knob = curve.knob.replace("_", " ")
@@ -89,10 +93,10 @@ def _chart(curve: SeriesCurve) -> Chart:
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
-    """Yield the result of a crossover or tuning, if the race has no other question."""
+    """Yield the result of a crossover or tuning, if the race was started for this series."""
     table = (crossover_table(analysis) or tuning_table(analysis)) if analysis.is_series else None
     if table is not None:
-        yield from _told(table, VERDICT)
+        yield from _answer_blocks(table, VERDICT)
 
 
 def crossover(analysis: Analysis) -> tuple[Block, ...]:
@@ -106,15 +110,15 @@ def crossover(analysis: Analysis) -> tuple[Block, ...]:
 
 
 def tuning(analysis: Analysis) -> tuple[Block, ...]:
-    """Return the tried changes and the best."""
+    """Return the tried changes and the best change."""
     table = tuning_table(analysis)
     if table is None:
         return ()
     tried = (_table_of(table),) if table.rows else ()
-    return (*tried, *([] if analysis.is_series else _told(table)))
+    return (*tried, *([] if analysis.is_series else _answer_blocks(table)))
 
 
-def _told(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
+def _answer_blocks(table: SeriesTable, kind: NoteKind = "") -> Iterator[Note | Code]:
     yield from (Note(line, kind) for line in table.answer)
     if table.code:
         yield Code("\n".join(table.code))
@@ -136,11 +140,11 @@ def to_text(ranking: Ranking, file: str = "") -> str:
 
 
 def describe(ranking: Ranking, began: str = "") -> Report:
-    """Return the result of a sweep."""
+    """Return a sweep in sections."""
     plan, table = ranking.state.plan, sweep_table(ranking)
     over = " × ".join(f"{units.several(len(values), 'value')} of {knob}" for knob, values in plan.over.items())
     places = f"{', '.join(plan.places)}, against {baseline_text(ranking)} on the same device"
-    where = f"{plan.scenario}: {over} on {places}"
+    summary = f"{plan.scenario}: {over} on {places}"
     marked = [row for row in ranking.rows if row.ratio is not None and row.outcome != BASELINE]
     learns = dict.fromkeys(knob.replace("_", " ") for row in marked for knob in row.learns)
     note = [LEARNS.format(" or ".join(learns))] if learns else []
@@ -148,7 +152,7 @@ def describe(ranking: Ranking, began: str = "") -> Report:
     return Report(
         f"{plan.scenario}: a sweep of {len(ranking.rows)} combinations",
         [
-            Section("", (Note(where), Note(progress_text(ranking)))),
+            Section("", (Note(summary), Note(progress_text(ranking)))),
             Section("Ranking", (table_block, Lines(note))),
             Section("Over the knobs", list(_charts_of(table)), long=True),
             Section("How it was measured", (Lines(list(_method(ranking))),), long=True),
@@ -171,9 +175,12 @@ def of_sweep(path: Path) -> Report:
 def _hosts(plan: SeriesPlan) -> set[str]:
     """Return the names of machines, without Ray's kinds of GPU."""
     kinds = " ".join(plan.machines.values())
-    hosts = [place.rpartition("/")[0] for place in plan.places]
+    hosts = [device.rpartition("/")[0] for device in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
-    return {*(name for name in names if name not in kinds), *(one.hostname for one in plan.hardware.values())}
+    return {
+        *(name for name in names if name not in kinds),
+        *(machine.hostname for machine in plan.hardware.values()),
+    }
 
 
 def _method(ranking: Ranking) -> Iterator[str]:
@@ -201,8 +208,8 @@ def command_line(plan: SeriesPlan) -> str:
     argv = ["tfmon", "sweep"] if plan.command else ["tfmon", "sweep", plan.scenario]
     for knob, swept in plan.over.items():
         argv += ["--over", f"{knob}={','.join(map(exact, swept))}"]
-    for flag, given in (("--on", plan.words), ("--set", plan.settings)):
-        argv += [word for one in given for word in (flag, one)]
+    for flag, option_values in (("--on", plan.words), ("--set", plan.settings)):
+        argv += [word for option in option_values for word in (flag, option)]
     numbers = ("--until-ci", 100 * plan.until_ci, "%"), ("--limit", plan.each_s, ""), ("--slice", plan.slice_s, "")
     argv += [word for flag, value, unit in numbers for word in (flag, f"{value:g}{unit}")]
     argv += ["--all"] if plan.everything else []
@@ -222,11 +229,11 @@ def _machines(ranking: Ranking) -> Table:
     measured = (row.figures for row in ranking.rows if row.attempt.figures is not None)
     versions = {figures.place: versions_text(figures.versions) for figures in measured}
     rows = [["", ""]]
-    for place in dict.fromkeys(plan.places):
-        rows.append([place, plan.machines.get(place) or "unknown"])
-        if place in plan.hardware:
-            rows += [[f"{place}: {name}", value] for name, value in machine_rows(plan.hardware[place])]
-        rows.append([f"{place}: versions", versions.get(place) or "unknown"])
+    for device in dict.fromkeys(plan.places):
+        rows.append([device, plan.machines.get(device) or "unknown"])
+        if device in plan.hardware:
+            rows += [[f"{device}: {name}", value] for name, value in machine_rows(plan.hardware[device])]
+        rows.append([f"{device}: versions", versions.get(device) or "unknown"])
     return Table(rows, left=(0, 1))
 
 
@@ -235,7 +242,7 @@ def _name(row: SweepRow) -> str:
 
 
 def progress_line(ranking: Ranking) -> str:
-    """Return the progress and the best so far."""
+    """Return the progress and the present best."""
     now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
     bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
     best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
@@ -243,36 +250,41 @@ def progress_line(ranking: Ranking) -> str:
 
 
 def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
-    """Yield a line for each settled combination and each loss."""
+    """Yield a line for each settled combination and each lost device."""
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
         name = _name(row) + (f" on {row.attempt.kind}" if several else "")
         lost = row.attempt.deaths[len(old.attempt.deaths) :]
         again = lost[:-1] if row.attempt.failed else lost
-        yield from (f"{name}: {why}; it is tried again" for why in again)
+        yield from (f"{name}: {reason}; it is tried again" for reason in again)
         if old.outcome == OPEN != row.outcome:
             ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
             yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
-    for place, why in ranking.state.lost.items():
-        if place not in before.state.lost:
-            yield f"{place} is not used any more: {why}"
+    for device, reason in ranking.state.lost.items():
+        if device not in before.state.lost:
+            yield f"{device} is not used any more: {reason}"
 
 
 def series_to_json(analysis: Analysis) -> dict[str, Any]:
     """Return a crossover or tuning as JSON."""
     part = crossover_json(analysis) or tuning_json(analysis) or {}
-    return {**head(), "scenario": analysis.snapshot.race.scenario, **part, **recording_json(analysis.snapshot)}
+    return {
+        **common_keys(),
+        "scenario": analysis.snapshot.race.scenario,
+        **part,
+        **recording_json(analysis.snapshot),
+    }
 
 
 def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
     """Return a sweep as JSON."""
     state, plan = ranking.state, ranking.state.plan
     return {
-        **head(),
+        **common_keys(),
         "scenario": plan.scenario,
         "over": {knob: list(values) for knob, values in plan.over.items()},
         "baseline": {**ranking.baseline, **plan.baseline},
-        "places": [{"place": place, "device_name": plan.machines.get(place) or None} for place in plan.places],
+        "places": [{"place": device, "device_name": plan.machines.get(device) or None} for device in plan.places],
         "until_ci": plan.until_ci,
         "limit_s": plan.each_s,
         "all": plan.everything,
@@ -281,7 +293,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
             kind: best.attempt.settings if (best := ranking.best(kind)) and best.span[0] >= 1 else None
             for kind in plan.kinds
         },
-        "scaling": [scaling_json(one) for one in scaling_of(ranking)],
+        "scaling": [scaling_json(scaling) for scaling in scaling_of(ranking)],
         "combinations": [_combination_json(row) for row in ranking.ranked],
         "settled": ranking.settled,
         "lost_places": state.lost,

@@ -1,4 +1,4 @@
-"""The parts of the steps' time of a race's lanes."""
+"""The parts of a step, and the account of the whole run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck_rules import Shares
+from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.analysis.run_account import Account, account_lines
 from tfmon.model import histogram
+from tfmon.model.account import GROUPS
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.reports import DASH, Chart, Section, Table, charts
@@ -25,6 +28,7 @@ PARTS = (
 )
 """`page.css` has their colours."""
 BOTH = "compute"
+ACCOUNT = "Where the time of the run went"
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
@@ -35,7 +39,7 @@ def sections(analysis: Analysis) -> Sequence[Section]:
 
 
 def share_lines(analysis: Analysis) -> Iterator[str]:
-    """Yield the parts of a step for each lane."""
+    """Yield each lane's parts of a step."""
     for lane in analysis.lanes:
         if lane.bottleneck is not None:
             parts = [f"{part} {share:.1f} %" for part, share in _parts(lane.bottleneck.shares).items() if share]
@@ -61,34 +65,34 @@ def _step_times(analysis: Analysis) -> Chart | None:
     width = (high - low) // BINS + 1
     rows = [["lane", *(f"p{100 * share:.0f}" for share in QUANTILES), "steps"]]
     series = []
-    for place, lane in enumerate(snapshot.lanes):
+    for index, lane in enumerate(snapshot.lanes):
         if lane in counted:
             times = [lane.steady.step_ms(share) for share in QUANTILES]
-            cells = [DASH if one is None else units.milliseconds(one) for one in times]
+            cells = [DASH if time_ is None else units.milliseconds(time_) for time_ in times]
             rows.append([snapshot.called(lane), *cells, units.count(lane.steady.steps)])
             points = list(_binned(lane, low, high, width))
-            series.append(Series(_key(lane), full_name(lane), place, points))
+            series.append(Series(_key(lane), full_name(lane), index, points))
     about = "From the end of a step to the end of the next, in steady state; the axis is logarithmic."
     spec = charts.distribution(series, "step time, ms", f"Step times. {about}")
     return Chart("Step times", about, spec, Table(rows))
 
 
 def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]:
-    """Yield the share of the steps in each bin, with empty ones at the ends."""
+    """Yield the share of steps in each bin, with empty bins at both ends."""
     total = sum(lane.steady.histogram.values())
     counts: dict[int, int] = {}
     for index, amount in lane.steady.histogram.items():
         counts[(index - low) // width] = counts.get((index - low) // width, 0) + amount
-    for place in range(-1, (high - low) // width + 2):
-        share = 100 * counts.get(place, 0) / total
-        bins = (low + (place + side) * width for side in (0, 1))
+    for bin_index in range(-1, (high - low) // width + 2):
+        share = 100 * counts.get(bin_index, 0) / total
+        bins = (low + (bin_index + side) * width for side in (0, 1))
         edges = [2.0 ** (bin_ / histogram.BINS_PER_OCTAVE) / 1e6 for bin_ in bins]
         note = f"{units.milliseconds(edges[0])} to {units.milliseconds(edges[1])}"
         yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
 
 
 def _where_time_goes(analysis: Analysis) -> Chart | None:
-    attributed = [(one.lane, one.bottleneck.shares) for one in analysis.lanes if one.bottleneck is not None]
+    attributed = [(lane.lane, lane.bottleneck.shares) for lane in analysis.lanes if lane.bottleneck is not None]
     if not attributed:
         return None
     bars: list[tuple[str, str, str, float]] = []
@@ -98,11 +102,11 @@ def _where_time_goes(analysis: Analysis) -> Chart | None:
     shown = [part for part in PARTS if any(bar[2] == part for bar in bars)]
     rows = [["lane", *shown]]
     for _, name, parts in split:
-        rows.append([name, *(DASH if (part := parts[one]) is None else f"{part:.1f} %" for one in shown)])
+        rows.append([name, *(DASH if (part := parts[kind]) is None else f"{part:.1f} %" for kind in shown)])
     legend = [(f"var(--part{PARTS.index(part)})", part) for part in shown]
     about = "Parts of the time of a step in steady state."
     if any(isinstance(shares.device_pct, Missing) for _, shares in attributed):
-        about += f" Where nothing tells dispatch and computing apart, both stand under {BOTH}."
+        about += f" If dispatch and computing cannot be separated, both count as {BOTH}."
     spec = charts.bars(bars, PARTS, f"Where the time goes. {about}")
     return Chart("Where the time goes", about, spec, Table(rows), legend=legend)
 
@@ -115,3 +119,30 @@ def _parts(shares: Shares) -> dict[str, float | None]:
         shares.report_pct, shares.other_pct,
     )  # fmt: skip
     return dict(zip(PARTS, values, strict=True))
+
+
+def account(result: RaceResult) -> Section:
+    """Return the section about the whole run's time."""
+    accounts = [(lane, lane.account) for lane in result.lanes if lane.account is not None]
+    long = not any(lane.command for lane in result.lanes)
+    tables = [_account_table(lane.label, account) for lane, account in accounts]
+    return Section(ACCOUNT, ((*tables, _account_chart(accounts)) if accounts else ()), long=long)
+
+
+def _account_table(name: str, account: Account) -> Table:
+    until = "" if account.over else ", up to the last report"
+    about = f"{name}: {account.wall_s:.1f} s from the start of its command to its exit{until}"
+    return Table([[name, "time", "share", "line"], *account_lines(account)], about, left=(0, 3))
+
+
+def _account_chart(accounts: list[tuple[LaneResult, Account]]) -> Chart:
+    bars = [
+        (lane.id or lane.name, lane.name, group, seconds)
+        for lane, account in accounts
+        for group, seconds in account.groups.items()
+    ]
+    shown = [group for group in GROUPS if any(bar[2] == group for bar in bars)]
+    legend = [(f"var(--part{GROUPS.index(group)})", group) for group in shown]
+    about = "The wall time of each run in seconds."
+    spec = charts.bars(bars, GROUPS, f"{ACCOUNT}. {about}", title="s", share=False)
+    return Chart(ACCOUNT, about, spec, legend=legend)

@@ -1,4 +1,4 @@
-"""Writes a report as plain text and as Markdown."""
+"""Writes reports as plain text and Markdown."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ def unpainted(text: str, _: str) -> str:
 def write(
     report: Report, *, brief: bool = False, last: bool = False, width: int = sys.maxsize, paint: Paint = unpainted
 ) -> str:
-    """Return a report as text; `brief` without headings and long sections, with `last` the answer last."""
+    """Return a report as text.
+
+    `brief` omits headings and long sections; `last` moves the answer to the end.
+    """
     shown = [section for section in report.sections if not (brief and section.long)]
-    items = [item for one in shown for block in one.shown if isinstance(block, Items) for item in block.items]
+    items = [
+        item for section in shown for block in section.shown if isinstance(block, Items) for item in block.items
+    ]
     writer = _TextWriter(
         brief,
         width,
         paint,
-        label=max((len(one.label) for one in items), default=0),
-        title=max((len(one.title) for one in items if one.text), default=0),
+        label=max((len(item.label) for item in items), default=0),
+        title=max((len(item.title) for item in items if item.text), default=0),
     )
-    parts = [list(writer.section(one)) for one in shown]
+    parts = [list(writer.section(section)) for section in shown]
     parts.insert(len(parts) if last else 0, list(writer.section(Section("", report.answer))))
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
@@ -74,7 +79,7 @@ class _TextWriter:
             case Code():
                 return [f"  {line}" for line in block.text.splitlines()]
             case Items():
-                return [line for one in block.items for line in self._item(one)]
+                return [line for item in block.items for line in self._item(item)]
             case Table():
                 return self._table(block)
             case Chart():
@@ -89,13 +94,13 @@ class _TextWriter:
 
     def _table(self, block: Table) -> list[str]:
         if not self.brief:
-            right = [place for place in range(len(block.rows[0])) if place not in block.left]
+            right = [column for column in range(len(block.rows[0])) if column not in block.left]
             return [*([block.about] if block.about else []), *table(block.rows, right)]
         if block.folded:
             return []
         kept = block.brief or range(len(block.rows[0]))
-        rows = [[row[place] for place in kept] for row in block.rows]
-        return table(rows, [at for at, place in enumerate(kept) if place not in block.left])
+        rows = [[row[column] for column in kept] for row in block.rows]
+        return table(rows, [index for index, column in enumerate(kept) if column not in block.left])
 
 
 def _broken(text: str, width: int) -> list[str]:
@@ -105,7 +110,7 @@ def _broken(text: str, width: int) -> list[str]:
 
 
 def fitted(text: str) -> str:
-    """Return a text wrapped for a narrower terminal."""
+    """Wrap a text for the terminal."""
     lines = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()))
@@ -119,34 +124,33 @@ def _wrapped(line: str, indent: str) -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Return aligned lines, also for a narrow terminal."""
+    """Return aligned lines, or folded rows for a narrow terminal."""
     from rich.cells import cell_len
 
     widths = [max(cell_len(cell) for cell in column) for column in zip(*rows, strict=True)]
 
-    def padded(cell: str, place: int) -> str:
-        space = " " * (widths[place] - cell_len(cell))
-        return space + cell if place in right else cell + space
+    def padded(cell: str, index: int) -> str:
+        space = " " * (widths[index] - cell_len(cell))
+        return space + cell if index in right else cell + space
 
     shown = rows if any(rows[0]) else rows[1:]
-    lines = ["  ".join(padded(cell, place) for place, cell in enumerate(row)).rstrip() for row in shown]
+    lines = ["  ".join(padded(cell, index) for index, cell in enumerate(row)).rstrip() for row in shown]
     if all(len(_wrapped(line, "")) < 2 for line in lines):
         return lines
     lines = []
     for first, *cells in rows[1:]:
-        named = [
-            f"{head} {cell}".strip().replace(" ", _NO_BREAK)
-            for head, cell in zip(rows[0][1:], cells, strict=True)
+        labelled = [
+            f"{heading} {cell}".strip().replace(" ", _NO_BREAK)
+            for heading, cell in zip(rows[0][1:], cells, strict=True)
             if cell
         ]
-        wrapped = _wrapped("  " + "   ".join(named), "  ")
+        wrapped = _wrapped("  " + "   ".join(labelled), "  ")
         lines += [first, *(line.replace(_NO_BREAK, " ") for line in wrapped)]
     return lines
 
 
 MOST_ROWS = 40
 _SPECIAL = re.compile(r"([\\`*\[\]<>|~#]|(?<![^\W_])_|_(?![^\W_]))")
-"""Markup of Markdown."""
 
 
 def to_markdown(report: Report, hide: Callable[[str], str]) -> str:
@@ -184,10 +188,10 @@ class _MarkdownWriter:
             case Code():
                 yield from self._fenced(block.text)
             case Items():
-                for one in block.items:
-                    title_text = ": ".join(filter(None, (self._text(one.title), self._text(one.text))))
-                    yield f"- **{self._text(one.label)}** {title_text}"
-                    yield from (f"  - {self._text(detail)}" for detail in one.details)
+                for item in block.items:
+                    title_text = ": ".join(filter(None, (self._text(item.title), self._text(item.text))))
+                    yield f"- **{self._text(item.label)}** {title_text}"
+                    yield from (f"  - {self._text(detail)}" for detail in item.details)
                 yield ""
             case Table():
                 yield from self._table(block)
@@ -203,7 +207,7 @@ class _MarkdownWriter:
         if table.folded:
             return
         (heads, *rows), more = table.rows, len(table.rows) - 1 - MOST_ROWS
-        ruled = [["---" if place in table.left else "---:" for place in range(len(heads))]]
+        ruled = [["---" if column in table.left else "---:" for column in range(len(heads))]]
         cells = [[self._text(cell) for cell in row] for row in (heads, *rows[:MOST_ROWS])]
         if table.about:
             yield from (self._text(table.about), "")

@@ -1,4 +1,4 @@
-"""The answer about a change, as text and JSON."""
+"""The answer of a trial as text and JSON."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tfmon import units
 from tfmon.analysis.result import RaceResult
 from tfmon.analysis.trial_answer import Trial
 from tfmon.model import codec
-from tfmon.reports import DASH, head
+from tfmon.reports import DASH, common_keys
 
 
 def to_text(trial: Trial, race: RaceResult | None = None) -> str:
-    """Return the answer and its figures."""
+    """Return the answer and figures."""
     lines = [trial.text, "", f"change     {trial.change}{': ' * bool(trial.files)}{', '.join(trial.files)}"]
     rows = (
         ("first step", trial.first_step_s, units.duration),
@@ -37,6 +37,11 @@ def _both(pair: tuple[Any, Any], write: Callable[[Any], str]) -> str:
 
 
 def to_json(trial: Trial, race: RaceResult | None = None) -> dict[str, Any]:
-    """Return the answer, and the result of the race."""
+    """Return the answer and the race's result."""
     fields = codec.to_json(trial)
-    return {**head(), "exit_code": trial.exit_code, **fields, "race": race.to_json() if race is not None else None}
+    return {
+        **common_keys(),
+        "exit_code": trial.exit_code,
+        **fields,
+        "race": race.to_json() if race is not None else None,
+    }

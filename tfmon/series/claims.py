@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import compare_pairs
+from tfmon.analysis.statistics import compare
 from tfmon.analysis.sweep_ranking import PAIRS_OF_A_VISIT
 from tfmon.model.race import BetweenProcesses, Claim, judge
 from tfmon.model.readings import SPENDING, Estimate
@@ -15,14 +15,14 @@ from tfmon.model.series import CLAIMS, Attempt, SeriesPlan, SeriesState, VisitEn
 from tfmon.series.engine import Policy
 
 NARROW = 0.1
-"""A decided race ends early at this half width over its ratio."""
+"""Half width, as a share of the ratio, at which a decided race ends early."""
 LONGEST_S, SHORTEST_S = 12.0, 6.0
 ALL_S = 540.0
-"""For all claims, with the remainder of 10 minutes for slow starts."""
+"""For all claims; the rest of 10 minutes is for slow starts."""
 START_S = 6.0
-"""Besides the first race: TensorFlow is loaded twice."""
+"""Time of a visit besides its race, to load TensorFlow twice."""
 REPEATS_FROM_S = 60.0
-"""A longer claim is measured in several visits, each with new processes."""
+"""Longer claims are measured in several visits with new processes."""
 
 
 class ClaimPolicy(Policy):
@@ -33,7 +33,7 @@ class ClaimPolicy(Policy):
     ) -> None:
         """`seconds` limits each claim; `None`: 10 minutes for all."""
         self.between: BetweenProcesses | None = None
-        """For the machines of the present race."""
+        """Of the machines in the present race."""
         self.length_s = 0.0
         self._claims, self._seconds, self._clock = claims, seconds, clock
         self._since_s = clock()
@@ -54,7 +54,7 @@ class ClaimPolicy(Policy):
         return due[0] if due else None
 
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
-        """Continue until the claim is decided, its time is over, or new processes are due."""
+        """Continue until the claim is decided or over, or new processes are due."""
         renews = self.length_s >= REPEATS_FROM_S and pairs >= PAIRS_OF_A_VISIT
         return not renews and not self._over(state.attempts[number])
 
@@ -73,7 +73,7 @@ class ClaimPolicy(Policy):
 
     def ratio(self, attempt: Attempt) -> Estimate | None:
         """Return the ratio so far. The race may end before its length."""
-        result = compare_pairs(attempt.pairs, self.between)
+        result = compare(attempt.pairs, self.between)
         share = min(1.0, attempt.measured_s / self.length_s)
         return result.estimate(Looks(SPENDING, share)) if result is not None else None
 
@@ -99,5 +99,5 @@ class ClaimPolicy(Policy):
 
 
 def length_of(left_s: float, races: int, start_s: float) -> float:
-    """Return the length of a race, so that all fit into the time."""
+    """Return the length of a race, so that all fit into `left_s`."""
     return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))

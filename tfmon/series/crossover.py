@@ -12,21 +12,21 @@ from tfmon.model.ports import Controls
 from tfmon.model.race import TURNS
 from tfmon.model.series import Attempt, Figures, Pair, SeriesState
 from tfmon.model.session import Session, Snapshot
-from tfmon.series.engine import Policy, RaceStation, RaceVisit, RefusedError, StoppedError, Visit
+from tfmon.series.engine import Policy, RaceStation, StoppedError
 from tfmon.series.lanes import LanesStation
 
 
 class CrossoverPolicy(Policy):
-    """Measures every value, then those next to a change of the lead."""
+    """Measures every value, then the values next to a change of the lead."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
         self._pairs = 0
-        """The present visit ends at this number."""
+        """Number of pairs at which the visit ends."""
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return the next value."""
-        due = next_value(self._curve(state).places)
+        due = next_value(self._curve(state).points)
         if due is None or state.running:
             return None
         value, self._pairs = due
@@ -39,7 +39,7 @@ class CrossoverPolicy(Policy):
     def settled(self, state: SeriesState) -> bool:
         """Return whether each change of the lead is certain."""
         try:
-            return next_value(self._curve(state).places) is None
+            return next_value(self._curve(state).points) is None
         except StoppedError:
             return False
 
@@ -74,11 +74,7 @@ class CrossoverStation(LanesStation, RaceStation):
         return second, first
 
     def end(self) -> None:
-        """Do nothing."""
-
-    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the measurement of a value."""
-        return CrossoverVisit(self, attempt, add)
+        """Keep the lanes."""
 
     def restore(self) -> None:
         """Restore the values and the mode."""
@@ -88,39 +84,23 @@ class CrossoverStation(LanesStation, RaceStation):
         if self._mode != TURNS:
             self.controls.set_mode(self._mode)
 
-
-class CrossoverVisit(RaceVisit):
-    """The measurement of a value."""
-
-    _station: CrossoverStation
-
-    @property
-    def patience_s(self) -> float:
-        """Longest time without a pair."""
-        return self._station.patience_s
-
-    def time_out(self) -> None:
-        """Refuse the value."""
-        raise RefusedError(f"no slice ended within {self.patience_s:.0f} s")
-
     def hear(self, event: Event) -> None:
         """End the series if another race begins."""
         if isinstance(event, RaceBegan):
             self.stop("another race was started")
         super().hear(event)
 
-    def pair(self, number: int) -> Pair | None:
+    def pair(self, number: int, attempt: Attempt) -> Pair | None:
         """Return the pair of a round with two whole slices."""
-        lanes = [self._station.lane(name) for name in self._lanes]
+        lanes = [self.lane(name) for name in self._racing]
         whole = (any(part.round == number and part.load is not None for part in lane.slices) for lane in lanes)
-        pair = super().pair(number) if all(whole) else None
+        pair = super().pair(number, attempt) if all(whole) else None
         return pair and replace(pair, visit=lanes[1].process.number)
 
-    def over(self, event: Event) -> bool:
-        """Raise RefusedError, or StoppedError if nothing can restart the lane."""
-        self._station.check(event.lane)
-        return False
+    def over(self, event: Event) -> None:
+        """Raise RefusedError, or StoppedError for a user's command."""
+        self.check(event.lane)
 
-    def figures(self) -> Figures | None:
-        """Return nothing: the lanes have the readings."""
+    def figures(self, attempt: Attempt) -> Figures | None:
+        """Return `None`: the lanes have the readings."""
         return None

@@ -1,6 +1,6 @@
 """The engine of series: it measures the attempts that a policy chooses.
 
-The places of one machine take turns. Different machines work at the same time.
+Stations on one machine take turns; different machines work at the same time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 
 from tfmon.analysis.bottleneck import find_bottleneck
-from tfmon.analysis.statistics import log_speeds
+from tfmon.analysis.statistics import pairs_of
 from tfmon.errors import TfmonError
 from tfmon.model.events import Event, LaneEnded, LaneStalled
 from tfmon.model.knobs import Settings
-from tfmon.model.lane_events import Finished, LaneFailed, SliceEnded
-from tfmon.model.lane_state import HOST_LOST, OUT_OF_MEMORY, LaneState
+from tfmon.model.lane_events import OUT_OF_MEMORY, Finished, LaneFailed, SliceEnded
+from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.readings import Missing
 from tfmon.model.series import (
     STOPPED,
@@ -34,7 +34,7 @@ from tfmon.model.series import (
     SeriesStep,
     VisitBegan,
     VisitEnded,
-    after,
+    state_after,
 )
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import KINDS
@@ -47,7 +47,7 @@ OF_THE_PLACE = ("device_absent", "no_tensorflow", "protocol")
 
 
 class StoppedError(Exception):
-    """The series was stopped; the reason is empty for the user."""
+    """The series was stopped; the reason is empty if by the user."""
 
 
 class RefusedError(Exception):
@@ -75,7 +75,7 @@ class Policy(ABC):
 
     @abstractmethod
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
-        """Return an attempt for a kind of place, or `None` for now."""
+        """Return an attempt for a kind of station, or `None` for now."""
 
     @abstractmethod
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
@@ -91,49 +91,41 @@ class Policy(ABC):
 
 
 class Station(ABC):
-    """A place where attempts are measured. Thread: one at a time, `stop` from any."""
+    """Measures attempts at one place. Thread: one at a time, `stop` from any."""
 
     place = ""
     kind = ""
-    """The same for places that measure the same attempts, see `kind_of`."""
+    """Equal for stations that measure the same attempts, see `kind_of`."""
     machine = ""
-    """The same for places on one machine."""
+    """Equal for stations on one machine."""
     session: Session
 
     def open(self) -> Sequence[Settings]:
-        """Prepare the place; return the settings of a race's lanes."""
+        """Prepare the station; return the settings of a race's lanes."""
         return ()
 
     def prepare(self, ready: Callable[[Snapshot], bool]) -> None:
         """Wait until a race's lanes are `ready`."""
 
     @abstractmethod
-    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the visit; `add` takes each pair and its time, and returns whether to continue."""
+    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Figures | None:
+        """Add pairs of an attempt until enough, and return other readings.
 
-    def stop(self) -> None:
-        """Stop waiting soon."""
+        Args:
+            add: Takes each pair and its time, and returns whether to continue.
+
+        Raises: RefusedError, DiedError, PlaceError, TfmonError if the station is unusable, StoppedError.
+        """
+
+    def stop(self, reason: str = "") -> None:
+        """Make the other methods raise StoppedError soon; a reason ends the whole series."""
 
     def leave(self) -> None:
         """Restore a race's lanes."""
 
 
-class Visit(ABC):
-    """One visit of an attempt. Thread: the worker's; `stop` from any."""
-
-    @abstractmethod
-    def run(self) -> Figures | None:
-        """Add pairs until no more are required, and return other readings.
-
-        Raises: RefusedError, DiedError, PlaceError, TfmonError if the place is unusable, StoppedError.
-        """
-
-    def stop(self) -> None:
-        """End it soon."""
-
-
 class Series:
-    """One series. Thread: its own, one a machine; every method from any."""
+    """One series. Thread: its own, one per machine; every method from any."""
 
     def __init__(
         self,
@@ -150,7 +142,6 @@ class Series:
         self._stations = stations
         self._failures: dict[Station, int] = {}
         self._worked: set[Station] = set()
-        self._visits: set[Visit] = set()
         self.failure = ""
         self.stopped = ""
         self._working = 0
@@ -169,15 +160,13 @@ class Series:
                     self._threads.append(start_thread("tfmon-series", work, self._fail))
 
     def stop(self, reason: str = STOPPED) -> None:
-        """End it soon; measurements stay."""
+        """End the series soon; the measurements stay."""
         with self._news:
             self.stopped = self.stopped or reason
             if not self._threads and not self.state.over:
                 self._note(SeriesEnded(self.stopped))
             for station in self._stations:
                 station.stop()
-            for visit in self._visits:
-                visit.stop()
             self._news.notify_all()
 
     def join(self, timeout_s: float) -> bool:
@@ -189,12 +178,12 @@ class Series:
 
     def _note(self, step: SeriesStep) -> None:
         with self._news:
-            self.state = after(self.state, step)
+            self.state = state_after(self.state, step)
             self._keep(step)
             self._news.notify_all()
 
     def _fail(self, reason: str) -> None:
-        """End the series: the other machines would wait for a dead thread."""
+        """End the series, because other machines would wait for the dead thread."""
         self.failure = reason
         self.stop(reason)
         self._leave()
@@ -206,7 +195,7 @@ class Series:
                 return
             ended = self.failure
             if not self._policy.settled(self.state):
-                lost = [f"{place}: {why}" for place, why in self.state.lost.items()]
+                lost = [f"{name}: {why}" for name, why in self.state.lost.items()]
                 ended = self.stopped or f"no place is left: {'; '.join(lost)}"
             self._note(SeriesEnded(ended))
 
@@ -225,16 +214,15 @@ class Series:
         self._leave()
 
     def _measure(self, stations: Sequence[Station]) -> None:
-        """Visit attempts in these places in turn, until nothing needs it."""
         waiting = list(stations)
         while (taken := self._take(waiting)) is not None:
-            station, number, visit = taken
+            station, number = taken
             waiting.remove(station)
-            if not self._visit(station, number, visit):
+            if not self._visit(station, number):
                 waiting.append(station)
 
-    def _take(self, stations: Sequence[Station]) -> tuple[Station, int, Visit] | None:
-        """Wait for an attempt; `None` at the end."""
+    def _take(self, stations: Sequence[Station]) -> tuple[Station, int] | None:
+        """Wait for an attempt; return `None` at the end."""
         for station in stations:
             station.prepare(lambda snapshot: self._policy.ready(self.state, snapshot))
         with self._news:
@@ -242,21 +230,19 @@ class Series:
                 for station in stations:
                     if (attempt := self._policy.next(self.state, station.kind)) is not None:
                         number = attempt.number
-                        visit = station.visit(attempt, self._adding(number))
-                        self._visits.add(visit)
                         new = attempt if number == len(self.state.attempts) else None
                         self._note(VisitBegan(number, station.place, new))
-                        return station, number, visit
+                        return station, number
                 if not self.state.running:
                     break
                 self._news.wait()  # a measurement on another machine may need another visit
             return None
 
-    def _visit(self, station: Station, number: int, visit: Visit) -> str:
-        """Return why the place is unusable, or ""."""
+    def _visit(self, station: Station, number: int) -> str:
+        """Return why the station is unusable, or ""."""
         began_s, ended, stopped = time.monotonic(), VisitEnded(number), False
         try:
-            ended = VisitEnded(number, visit.run())
+            ended = VisitEnded(number, station.measure(self.state.attempts[number], self._adding(number)))
             self._worked.add(station)
             self._failures.pop(station, None)
         except RefusedError as refused:
@@ -276,7 +262,6 @@ class Series:
             if reason := str(error):  # not by `stop`
                 self.stop(reason)
         with self._news:
-            self._visits.discard(visit)
             ended = replace(ended, took_s=time.monotonic() - began_s)
             self._note(self._policy.settle(self.state.attempts[number], ended, stopped=stopped))
         return ended.lost
@@ -296,7 +281,17 @@ class Series:
 
 
 class RaceStation(Station):
-    """Races an attempt against a baseline, in new processes for each visit."""
+    """Races an attempt against a baseline in new processes, and takes a pair from each round."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._stop_reason: str | None = None
+        self._racing = ("", "")
+        """The lanes of the visit, the baseline first."""
+        self._first: dict[int, str] = {}
+        """Each round's first lane."""
+        self._measured = False
+        self._since_s = 0.0
 
     @abstractmethod
     def begin(self, attempt: Attempt) -> tuple[str, str]:
@@ -306,45 +301,31 @@ class RaceStation(Station):
     def end(self) -> None:
         """End both lanes and wait."""
 
-    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the race of an attempt."""
-        return RaceVisit(self, attempt, add)
-
-
-class RaceVisit(Visit):
-    """Races two lanes, and takes a pair from each round."""
-
-    def __init__(self, station: RaceStation, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
-        self._station = station
-        self._attempt = attempt
-        self._add = add
-        self._lanes = ("", "")
-        self._news: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
-        self._first: dict[int, str] = {}
-        self._reason = ""
-        self._measured = False
-        self._since_s = 0.0
-
     def stop(self, reason: str = "") -> None:
-        """End it soon; a reason ends the whole series."""
-        self._reason = self._reason or reason
-        self._news.put(None)
+        """End the visit soon."""
+        self._stop_reason = self._stop_reason or reason
+        self._events.put(None)
 
-    def run(self) -> Figures | None:
+    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Figures | None:
         """Race until no more pairs are required."""
-        forget = self._station.session.listen(self.hear)
+        self._first, self._measured, self._since_s = {}, False, 0.0
+        while not self._events.empty():  # of an earlier visit
+            self._events.get()
+        if self._stop_reason is not None:
+            raise StoppedError(self._stop_reason)
+        forget = self.session.listen(self.hear)
         try:
-            self._lanes = self._station.begin(self._attempt)
+            self._racing = self.begin(attempt)
             try:
-                while self._measure():
+                while add(*self._next_pair(attempt)):
                     pass
             except StoppedError:
                 if not self._measured:
                     raise
-            return self.figures()
+            return self.figures(attempt)
         finally:
             forget()
-            self._station.end()
+            self.end()
 
     @property
     def patience_s(self) -> float:
@@ -352,61 +333,54 @@ class RaceVisit(Visit):
         return PATIENCE_S
 
     def time_out(self) -> None:
-        """Raise the error for no pair."""
-        hung = [name for name in self._lanes if self.lane(name).heartbeat.stalled_since_ns is not None]
-        if self._lanes[0] in hung:
+        """Raise the error that explains why no pair was measured in time."""
+        hung = [name for name in self._racing if self.lane(name).heartbeat.stalled_since_ns is not None]
+        if self._racing[0] in hung:
             raise PlaceError("the baseline hangs")
         raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s")
 
     def hear(self, event: Event) -> None:
-        """Wake the worker for a round of both lanes, and for the end of a lane."""
+        """Wake the worker at the end of a round or a lane."""
         if isinstance(event, SliceEnded):
             self._since_s = self._since_s or time.monotonic()
             if self._first.setdefault(event.round, event.lane) != event.lane:
-                self._news.put(event)
+                self._events.put(event)
         elif isinstance(event, LaneFailed | LaneEnded | LaneStalled | Finished):
-            self._news.put(event)
+            self._events.put(event)
 
-    def _measure(self) -> bool:
-        """Add the next pair; return whether more are required."""
+    def _next_pair(self, attempt: Attempt) -> tuple[Pair, float]:
+        """Wait for the next pair; return also the seconds of its round."""
         patient_until_s = time.monotonic() + self.patience_s
         while True:
             try:
-                event = self._news.get(timeout=max(0.0, patient_until_s - time.monotonic()))
+                event = self._events.get(timeout=max(0.0, patient_until_s - time.monotonic()))
             except queue.Empty:
                 self.time_out()
                 continue
             if event is None:
-                raise StoppedError(self._reason)
-            if event.lane not in self._lanes:
+                raise StoppedError(self._stop_reason)
+            if event.lane not in self._racing:
                 continue
             if isinstance(event, LaneStalled):
                 patient_until_s = min(patient_until_s, time.monotonic() + HANGS_S)
             elif not isinstance(event, SliceEnded):
-                if self.over(event):
-                    return False
-            elif (pair := self.pair(event.round)) is not None:
+                self.over(event)
+            elif (pair := self.pair(event.round, attempt)) is not None:
                 now_s = time.monotonic()
                 took_s, self._since_s = now_s - self._since_s, now_s
                 self._measured = True
-                return self._add(pair, took_s)
+                return pair, took_s
 
-    def pair(self, number: int) -> Pair | None:
+    def pair(self, number: int, attempt: Attempt) -> Pair | None:
         """Return the pair of a round, or `None` without a steady window."""
-        snapshot = self._station.session.snapshot()
-        base, changed = (snapshot.lane(name) for name in self._lanes)
-        self._check_settings(changed)
-        first, second = (
-            log_speeds(part for part in lane.slices if part.round == number) for lane in (changed, base)
-        )
-        if number not in first or number not in second:
-            return None
-        leads = first[number].at_ns < second[number].at_ns
-        return Pair(first[number].log - second[number].log, leads, 0, second[number].log)
+        base, changed = map(self.lane, self._racing)
+        self._check_settings(changed, attempt)
+        of_round = ([part for part in lane.slices if part.round == number] for lane in (changed, base))
+        return next((replace(pair, visit=0) for pair in pairs_of(*of_round)), None)
 
-    def _check_settings(self, lane: LaneState) -> None:
-        """A script may not offer a knob."""
-        for knob, value in self._attempt.settings.items():
+    def _check_settings(self, lane: LaneState, attempt: Attempt) -> None:
+        """Raise RefusedError, for example if a script lacks a knob."""
+        for knob, value in attempt.settings.items():
             now = lane.settings.get(knob)
             alike = now == value
             if isinstance(now, float) and isinstance(value, int | float):  # an optimizer keeps its rate in 32 bits
@@ -415,12 +389,12 @@ class RaceVisit(Visit):
                 there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
                 raise RefusedError(lane.changes.refused or there)
 
-    def over(self, event: Event) -> bool:
-        """Return whether the end of a lane ends the visit well, or raise the error."""
-        lane, baseline = self.lane(event.lane), event.lane == self._lanes[0]
+    def over(self, event: Event) -> None:
+        """Raise the error of an ended lane, or StoppedError if something was measured."""
+        lane, baseline = self.lane(event.lane), event.lane == self._racing[0]
         message, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
         if not message and self._measured:
-            return True
+            raise StoppedError
         message = message or "it ended before anything was measured"
         if kind == HOST_LOST:
             raise DiedError(message)
@@ -428,14 +402,14 @@ class RaceVisit(Visit):
             raise PlaceError(f"the baseline: {message}" if baseline else message, kind)
         raise RefusedError(message) if isinstance(event, LaneFailed) else DiedError(message)
 
-    def figures(self) -> Figures | None:
+    def figures(self, attempt: Attempt) -> Figures | None:
         """Return the other readings."""
-        snapshot = self._station.session.snapshot()
-        base, lane = (snapshot.lane(name) for name in self._lanes)
+        snapshot = self.session.snapshot()
+        base, lane = (snapshot.lane(name) for name in self._racing)
         memory = lane.gpu_use.used_bytes if lane.spec.kind == "gpu" else lane.memory_bytes
         result = find_bottleneck(snapshot, lane)
         return Figures(
-            place=self._station.place,
+            place=self.place,
             examples_per_s=lane.steady.examples_per_s,
             baseline_examples_per_s=base.steady.examples_per_s,
             step_ms=lane.steady.step_ms(0.5),
@@ -444,9 +418,9 @@ class RaceVisit(Visit):
             bottleneck=result.kind if result else "",
             bottleneck_text=result.text if result else "",
             versions=lane.process.versions,
-            baseline={knob: base.settings[knob] for knob in self._attempt.settings if knob in base.settings},
+            baseline={knob: base.settings[knob] for knob in attempt.settings if knob in base.settings},
         )
 
     def lane(self, name: str) -> LaneState:
         """Return a lane's state."""
-        return self._station.session.snapshot().lane(name)
+        return self.session.snapshot().lane(name)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from tfmon.model.events import Event
 from tfmon.model.knobs import KnobValue, Settings, find
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, PHASES, READY, LaneState
+from tfmon.model.lane_events import PAUSED, READY, SliceEnded
+from tfmon.model.lane_state import ABSENT, FAILED, PHASES, LaneState
 from tfmon.model.ports import Controls
 from tfmon.model.readings import HostSample
 from tfmon.model.series import SeriesState, SeriesStep
@@ -20,19 +20,17 @@ from tfmon.series.engine import RefusedError, Station, StoppedError
 
 PATIENCE_S = 120.0
 TIMES_WINDOW = 10
-"""In windows: the next slice can be long steps of others away."""
+"""In windows: long steps of other lanes can delay a slice."""
 POLL_S = 0.5
 
 
 class LanesStation(Station):
-    """The lanes of one race. Thread: the series'; `stop` any.
-
-    Methods raise StoppedError after another race began.
-    """
+    """The lanes of one race. Thread: the series'; `stop` any."""
 
     def __init__(
         self, session: Session, controls: Controls, state: SeriesState, patience_s: float = PATIENCE_S
     ) -> None:
+        super().__init__()
         self.controls = controls
         self.session = session
         self.lanes = state.plan.lanes
@@ -64,21 +62,22 @@ class LanesStation(Station):
         if self.session.snapshot().race.number == self._race:
             self.session.advance_series(step)
 
-    def stop(self) -> None:
+    def stop(self, reason: str = "") -> None:
         """Make waiting methods raise StoppedError."""
+        super().stop(reason)
         self._stopped.set()
         with self._news:
             self._news.notify_all()
 
     def lane(self, name: str) -> LaneState:
-        """Return a lane's state."""
+        """Return a lane's state; raises StoppedError after another race began."""
         snapshot = self.session.snapshot()
         if snapshot.race.number != self._race:
             raise StoppedError("another race was started")
         return snapshot.lane(name)
 
     def check(self, name: str) -> None:
-        """Raise RefusedError if a lane does not train, or StoppedError for good."""
+        """Raise RefusedError if a lane has ended, or StoppedError for a user's command."""
         lane = self.lane(name)
         if lane.over or lane.end.requested is not None:
             reason = lane.trouble.message if lane.trouble else f"{lane.title} has ended"

@@ -1,7 +1,7 @@
 """New processes of all lanes, whose slices are combined into one interval.
 
-Equal processes differ in speed because of their memory layout; more rounds do not average this. Processes forked
-from one process would share its layout.
+Equal processes differ in speed by their memory layout; more rounds do not average this. Forked processes
+would share a layout.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfmon.analysis.intervals import AT_THE_END
-from tfmon.analysis.statistics import LogRatio, compare, log_speeds
+from tfmon.analysis.statistics import LogRatio, compare, pairs_of
 from tfmon.model.events import Event
-from tfmon.model.lane_events import SliceEnded
-from tfmon.model.lane_state import RACING
+from tfmon.model.lane_events import RACING, SliceEnded
 from tfmon.model.race import TURNS
 from tfmon.model.session import Session, Snapshot
 
@@ -22,7 +21,7 @@ LEAST_ROUNDS = 5
 """Fewer give no information about the processes."""
 LEAST_LEFT_S = 10.0
 MATTERS = 0.5
-"""Between-process variance as a share of the remaining variance: below, it adds less than 12 % to the interval."""
+"""Share of between-process in other variance: below, it adds less than 12 % to the interval."""
 
 
 class Repeat:
@@ -46,7 +45,7 @@ class Repeat:
 
 
 def due(snapshot: Snapshot) -> bool:
-    """Return whether new processes narrow the interval more."""
+    """Return whether new processes narrow the interval more than rounds."""
     race, lanes = snapshot.race, [lane for lane in snapshot.lanes if lane.phase == RACING]
     if not race.fresh or race.mode != TURNS or race.exclusive or len(lanes) < 2:
         return False
@@ -61,12 +60,16 @@ def due(snapshot: Snapshot) -> bool:
         return False
     if (present[0][-1].at_ns - present[0][0].at_ns) / 1e9 < LEAST_S:
         return False
-    speeds = [log_speeds(lane.slices) for lane in lanes]
-    keys = [snapshot.machine_key(lane) for lane in lanes]
-    pairs = [
-        compare(speeds[at], speeds[0], race.between, apart=keys[at] != keys[0]) for at in range(1, len(lanes))
-    ]
-    return any(result is not None and matters(result) for result in pairs)
+    base, *other_lanes = lanes
+    compared = (
+        compare(
+            pairs_of(lane.slices, base.slices),
+            race.between,
+            two_machines=snapshot.machine_key(lane) != snapshot.machine_key(base),
+        )
+        for lane in other_lanes
+    )
+    return any(result is not None and matters(result) for result in compared)
 
 
 def matters(comparison: LogRatio) -> bool:

@@ -16,7 +16,7 @@ from tfmon.series.lanes import LanesStation
 from tfmon.series.tuning import TuningPolicy, TuningStation
 
 STOP_PATIENCE_S = 2.0
-"""For the lanes to return to their settings."""
+"""For the lanes to restore their settings."""
 
 
 class ExperimentControl:
@@ -31,7 +31,7 @@ class ExperimentControl:
 
     @property
     def measured(self) -> Snapshot | None:
-        """The snapshot before the lanes got back their settings."""
+        """The snapshot before the settings were restored."""
         return self._station.measured if self._station is not None else None
 
     def start_crossover(self, knob: str, low: float | None = None, high: float | None = None) -> None:
@@ -77,7 +77,7 @@ class ExperimentControl:
             raise ExperimentError("an experiment is running already")
 
     def stop(self) -> None:
-        """End the series; the lanes get their settings back."""
+        """End the series, and restore the settings."""
         with self._lock:
             if self._series is not None:
                 self._series.stop()

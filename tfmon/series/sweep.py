@@ -17,7 +17,7 @@ class SweepPolicy(Policy):
         self._final: SeriesState | None = None
 
     def ranking(self, state: SeriesState) -> Ranking:
-        """Return the result so far; figures of unchanged combinations are reused."""
+        """Return the result so far; reuses figures of unchanged combinations."""
         if self._known is None or self._known.state is not state:
             self._known = rank(state, self._known)
         return self._known
@@ -26,7 +26,7 @@ class SweepPolicy(Policy):
         """Return an open combination with the fewest visits."""
         number = next_due(self.ranking(state).rows, kind, state.running)
         if number is None and not state.running and self._final is not state:
-            self._known = self._final_ranking(state)  # now one may need another visit
+            self._known = self._final_ranking(state)  # a combination may need another visit now
             number = next_due(self._known.rows, kind, state.running)
         return None if number is None else state.attempts[number]
 
@@ -35,7 +35,7 @@ class SweepPolicy(Policy):
         return rank(state)
 
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
-        """Continue for as many rounds as equal processes are worth."""
+        """Return whether the result is open, and more rounds narrow its interval."""
         known, before = state.attempts[number], self._known
         assert before is not None, "it was chosen"
         row = judge(known, state.plan, before.choices[known.kind], before.floors[known.kind])
@@ -48,7 +48,7 @@ class SweepPolicy(Policy):
 
 
 class Sweep(Series):
-    """One sweep."""
+    """A sweep on one or several stations."""
 
     def __init__(
         self, state: SeriesState, stations: Sequence[Station], keep: Callable[[SeriesStep], object]
@@ -58,6 +58,6 @@ class Sweep(Series):
 
     @property
     def ranking(self) -> Ranking:
-        """The result so far."""
+        """The ranking of the measured combinations."""
         with self._news:
             return self._ranks.ranking(self.state)

@@ -1,9 +1,8 @@
-"""Tuning: advice is tried on a lane of a race, and kept if it helps."""
+"""Tuning: tries advice on a lane, and keeps it if it helps."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,20 +23,20 @@ from tfmon.model.series import (
 )
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
-from tfmon.series.engine import Policy, RefusedError, StoppedError, Visit
+from tfmon.series.engine import Policy, RefusedError, StoppedError
 from tfmon.series.lanes import LanesStation
 
 SLICES = 2
-"""In a row under one setting, if a change is cheap."""
+"""Slices under one setting, if a change is cheap."""
 SLICES_IN_A_BLOCK = LOOKS[0]
-"""For a change that costs a process, or an epoch until a cache is full or a script obeys: one look a block."""
+"""For a change that costs a process, or an epoch to fill a cache or until a script obeys: one look per block."""
 SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
-"""Steps in a slice, within these bounds: at least a quarter is warm-up, and shorter slices give more pairs."""
+"""Steps in a slice, within these bounds: short slices give more pairs, but a quarter or more is warm-up."""
 STEADY_NS = 1_000_000_000
 
 
 class TuningPolicy(Policy):
-    """Tries the likeliest change: one, or all until nothing helps."""
+    """Tries the likeliest change, or changes until nothing helps."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
@@ -65,7 +64,7 @@ class TuningPolicy(Policy):
                 number = len(state.attempts)
                 attempt = plan_attempt(snapshot, state.lane, causes[0], bottleneck.kind, choices, number)
             elif everything:
-                attempt = all_kept(state, lane)
+                attempt = _all_kept(state, lane)
         self._settled = attempt is None
         return attempt
 
@@ -85,14 +84,14 @@ class TuningPolicy(Policy):
         return self._settled
 
 
-def all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
-    """Return the present against the initial settings, unless measured."""
-    kept = [one for one in state.present if one.outcome == KEPT]
+def _all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
+    """Return an attempt of all kept changes, if several."""
+    kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
     if len(kept) < 2 or not best_of(state).settings:
         return None
     before = state.present[0].of_lane.before
     changed = {knob: value for knob, value in lane.settings.items() if before.get(knob) != value}
-    restarts = any(one.of_lane.restarts for one in kept)
+    restarts = any(attempt.of_lane.restarts for attempt in kept)
     change = Change(lane.spec.name, dict(before), restarts=restarts, whole=True)
     return Attempt(len(state.attempts), "", changed, change)
 
@@ -119,44 +118,31 @@ class TuningStation(LanesStation):
 
         self.wait(known, "too little was measured to name the bottleneck of the lane")
 
-    def visit(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Visit:
-        """Return the trial of a change."""
-        return TuningVisit(self, attempt, add)
-
     def restore(self) -> None:
         """Continue the other lanes."""
         self.controls.set_exclusive("")
 
-    def renew(self) -> None:
-        """Start a new process, because of its memory layout."""
+    def _renew(self) -> None:
+        """Start a process with another memory layout."""
         name = self.lanes[0]
         before = self.lane(name).process.number
         self.controls.restart([name])
         self.wait(lambda: self.lane(name).process.number > before, "the lane was not started again")
         self.wait_until_racing([name])
 
-
-class TuningVisit(Visit):
-    """The trial of a change: blocks of slices under both settings alternate."""
-
-    def __init__(self, station: TuningStation, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
-        self._station = station
-        self._attempt = attempt
-        self._change = attempt.of_lane
-        self._add = add
-        self._fills_a_cache = attempt.settings.get("cache") is True
-        self._cache_full = self._change.whole
-
-    def run(self) -> Figures | None:
+    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Figures | None:
         """Train under both settings until a decision, then under the better ones."""
-        station, change = self._station, self._change
-        station.visits += 1
-        if station.visits > 1 and not change.whole and station.session.snapshot().race.fresh:
-            station.renew()
-        step_ms = self._lane().steady.step_ms(0.5) or 0.0
+        self._attempt, self._add = attempt, add
+        self._change = change = attempt.of_lane
+        self._fills_a_cache = attempt.settings.get("cache") is True
+        self._cache_full = change.whole
+        self.visits += 1
+        if self.visits > 1 and not change.whole and self.session.snapshot().race.fresh:
+            self._renew()
+        step_ms = self._tuned().steady.step_ms(0.5) or 0.0
         slice_s = min(LONGEST_S, max(SHORTEST_S, SLICE_STEPS * step_ms / 1e3))
-        station.controls.set_exclusive(change.lane, slice_s)
-        in_blocks = bool(self._lane().script.command) or change.restarts or self._fills_a_cache
+        self.controls.set_exclusive(change.lane, slice_s)
+        in_blocks = bool(self._tuned().script.command) or change.restarts or self._fills_a_cache
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
         kept = change.whole
         try:
@@ -164,7 +150,7 @@ class TuningVisit(Visit):
                 pass
             kept = kept or decide(self._attempt) == KEPT
         except StoppedError:
-            self._request(self._attempt.after if change.whole else change.before)
+            self._request(self._attempt.settings_after if change.whole else change.before)
             raise
         except RefusedError:
             self._restore(kept=kept)
@@ -173,13 +159,13 @@ class TuningVisit(Visit):
         return None
 
     def _compare(self, slices: int) -> bool:
-        """Train a block under each setting; return whether more are required."""
+        """Train a block under each setting; return whether to continue."""
         more = True
         self._set(self._change.before)
         before = self._block(slices)
-        self._set(self._attempt.after)
+        self._set(self._attempt.settings_after)
         self._wait_for_an_epoch()
-        since_ns = self._station.session.snapshot().at_ns
+        since_ns = self.session.snapshot().at_ns
         try:
             self._wait_for_slices(slices, since_ns)
         finally:
@@ -189,72 +175,68 @@ class TuningVisit(Visit):
         return more
 
     def _block(self, slices: int) -> list[SliceSpeed]:
-        since_ns = self._station.session.snapshot().at_ns
+        since_ns = self.session.snapshot().at_ns
         self._wait_for_slices(slices, since_ns)
         return self._slices(since_ns)
 
     def _restore(self, *, kept: bool) -> None:
-        """A failure ends the series with the reason."""
+        """Restore the settings; a failure ends the series."""
         try:
-            self._set(self._attempt.after if kept else self._change.before)
+            self._set(self._attempt.settings_after if kept else self._change.before)
         except RefusedError as failed:
-            self._station.failure = f"the lane did not get its settings back: {failed}"
+            self.failure = f"the lane did not get its settings back: {failed}"
 
     def _wait_for_slices(self, slices: int, since_ns: int) -> None:
-        before = self._station.slices[self._change.lane]
+        before = self.slices[self._change.lane]
 
         def trained() -> bool:
-            self._station.check(self._change.lane)
-            ended = self._station.slices[self._change.lane] - before >= slices
+            self.check(self._change.lane)
+            ended = self.slices[self._change.lane] - before >= slices
             return ended and bool(self._slices(since_ns))
 
-        self._station.wait(trained, "no slice ended")
+        self.wait(trained, "no slice ended")
 
     def _slices(self, since_ns: int) -> list[SliceSpeed]:
-        """Empty in another race."""
+        """Return the later slices, or empty in another race."""
         with contextlib.suppress(StoppedError):
-            return [part for part in self._lane().slices if part.at_ns > since_ns]
+            return [part for part in self._tuned().slices if part.at_ns > since_ns]
         return []
 
     def _wait_for_an_epoch(self) -> None:
-        """A cache helps from the second epoch on."""
+        """Wait until a cache is full: it helps from the second epoch on."""
         if self._cache_full or not self._fills_a_cache:
             return
         self._cache_full = True
-        lane = self._lane()
+        lane = self._tuned()
         until = lane.totals.examples + (lane.process.data_examples or 0)
 
         def full() -> bool:
-            self._station.check(self._change.lane)
-            return self._lane().totals.examples >= until
+            self.check(self._change.lane)
+            return self._tuned().totals.examples >= until
 
-        self._station.wait(full, "the cache was not full")
+        self.wait(full, "the cache was not full")
 
     def _set(self, settings: Mapping[str, KnobValue]) -> None:
         for knob, value in settings.items():
-            lane = self._lane()
+            lane = self._tuned()
             if lane.over or knob in lane.changes.requested or lane.settings.get(knob) != value:
-                self._station.set_knob([lane.spec.name], knob, value)
+                self.set_knob([lane.spec.name], knob, value)
 
     def _request(self, settings: Mapping[str, KnobValue]) -> None:
-        """The series is stopped."""
+        """Request settings without waiting, because the series is stopped."""
         with contextlib.suppress(StoppedError):  # another race
-            lane = self._lane()
+            lane = self._tuned()
             for knob, value in settings.items():
                 requested = lane.changes.requested.get(knob)
                 if (requested.value if requested is not None else lane.settings.get(knob)) != value:
-                    self._station.controls.set_knob(lane.spec.name, knob, value)
+                    self.controls.set_knob(lane.spec.name, knob, value)
 
-    def _lane(self) -> LaneState:
-        return self._station.lane(self._change.lane)
+    def _tuned(self) -> LaneState:
+        return self.lane(self._change.lane)
 
 
 def _paired(old: Sequence[SliceSpeed], new: Sequence[SliceSpeed]) -> Iterator[tuple[Pair, float]]:
-    """Without empty slices."""
     for before, now in zip(old, new, strict=False):
         if before.examples and now.examples:
-            base = math.log(before.examples_per_s)
-            yield (
-                Pair(math.log(now.examples_per_s) - base, False, now.process, base),
-                (now.at_ns - before.at_ns) / 1e9,
-            )
+            pair = Pair(now.log - before.log, False, now.process, before.log)
+            yield pair, (now.at_ns - before.at_ns) / 1e9

@@ -1,6 +1,6 @@
 """The time of a lane, which stops while the lane is suspended or paused.
 
-A process does not notice a suspension, so the process that suspends it writes the duration into a shared file.
+A process does not notice its suspension, so the suspending process writes the duration into a shared file.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 
 AT, SIZE = 64, 72
-"""Offset of the word in the lane's file, after its token."""
+"""Offset of the word in the lane's file, and size of the file."""
 
 
 def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
     """Map the word of a lane's file, until the process ends.
 
-    `mmap.mmap` would duplicate the descriptor, which a script would see and could close.
+    `mmap.mmap` would duplicate the descriptor, which a script could close.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     pointer, number = ctypes.c_void_p, ctypes.c_int
@@ -30,10 +30,10 @@ def _map(fd: int, protection: int) -> ctypes.Array[ctypes.c_int64]:
 
 
 class SuspendedTime:
-    """Written by the process that suspends a lane.
+    """Writes the suspended time of a lane.
 
-    The word is the suspended time; during a suspension it is the lane's time, negative. The lane never reads a
-    part of it. Thread: any; a suspension that two threads notice counts once.
+    The word is the suspended time, or during a suspension the negative lane's time. The lane never reads a part of
+    it. Thread: any; a suspension that two threads notice counts once.
     """
 
     def __init__(self, fd: int) -> None:
@@ -78,7 +78,7 @@ class LaneClock:
         return self.suspended_ns + self._paused_ns
 
     def stamp(self, at_ns: int) -> int:
-        """Convert a time, since which the lane was not stopped, to the machine's clock."""
+        """Convert a time since the last stop to the machine's clock."""
         return at_ns + self.stopped_ns
 
     def pause(self, wait: Callable[[], object]) -> None:

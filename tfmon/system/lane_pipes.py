@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"
-"""For the script: the lane's id, its number from 0, and the number of lanes."""
+"""For the script: the lane's id, its number from 0, and the lanes' number."""
 PORTS = "TFMON_PORTS"
-"""The folder in which lanes exchange their ports."""
+"""Folder in which lanes exchange ports."""
 USES = "_tfmon_used_files"
 """Name of `hooks.used_files`, loaded before the script's modules."""
 SETTINGS = "TFMON_SETTINGS"
 """Knobs as a JSON object."""
 ANY = "any"
 HOLDER = "TFMON_HOLDER"
-"""Process id of the first Python: a launcher can close the descriptors in its children."""
+"""Process id of the first Python, because a launcher may close descriptors in children."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class LanePipes:
     lock_fd: int
     """The process that locked it is the lane."""
     token: str
-    """Distinguishes equal descriptors."""
+    """Distinguishes lanes with equal descriptors."""
     device: str
 
     @property
@@ -45,12 +45,12 @@ class LanePipes:
         return int(count) if count.isdecimal() else 1
 
     def text(self) -> str:
-        """Return the variable's value."""
+        """Return the value of the environment variable that `read_pipes` reads."""
         return f"{self.metric_fd}:{self.knob_fd}:{self.lock_fd}:{self.token}:{self.device}"
 
 
 def read_pipes(environment: Mapping[str, str]) -> LanePipes | None:
-    """Return the lane in the environment."""
+    """Return the lane in the environment, if any."""
     parts = environment.get(VARIABLE, "").split(":")
     if len(parts) != 5 or not all(part.isdecimal() for part in parts[:3]):
         return None
@@ -68,7 +68,7 @@ def is_open(pipes: LanePipes) -> bool:
 
 
 def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
-    """Return the lane with descriptors of the process that has them."""
+    """Return the lane with descriptors of another process, or `None`."""
     opened: list[int] = []
     try:
         for fd, flags in (
@@ -87,7 +87,7 @@ def reopened(pipes: LanePipes, holder: str) -> LanePipes | None:
 
 
 SURROUNDINGS = "TFMON_SURROUNDINGS"
-"""As JSON: Ray for example starts processes with nice 15."""
+"""Expected surroundings as JSON. For example, Ray starts processes with nice 15."""
 INHERITED = ("OMP_NUM_THREADS", "PYTHONBREAKPOINT")
 _CHECKED = (*INHERITED, "CUDA_VISIBLE_DEVICES")
 _NICE = "nice"
@@ -100,16 +100,16 @@ def expected(nice: int, monitor: Mapping[str, str], lane: Mapping[str, str | Non
 
 
 def differences(variables: MutableMapping[str, str]) -> tuple[str, ...]:
-    """Return such as "nice value 15 in place of 0"."""
+    """Return differences, such as "nice value 15 in place of 0"."""
     expected_json = variables.pop(SURROUNDINGS, "")
     if not expected_json:
         return ()
     result = []
-    for name, ought in json.loads(expected_json).items():
-        has = os.getpriority(os.PRIO_PROCESS, 0) if name == _NICE else variables.get(name)
-        if has != ought:
-            what = "nice value" if name == _NICE else name
-            result.append(f"{what} {_shown(has)} in place of {_shown(ought)}")
+    for name, required in json.loads(expected_json).items():
+        actual = os.getpriority(os.PRIO_PROCESS, 0) if name == _NICE else variables.get(name)
+        if actual != required:
+            title = "nice value" if name == _NICE else name
+            result.append(f"{title} {_shown(actual)} in place of {_shown(required)}")
     return tuple(result)
 
 

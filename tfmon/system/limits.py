@@ -19,7 +19,7 @@ _MEMORY_FILES = (
 
 
 def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None:
-    """Return the tightest limit of the group and all groups above.
+    """Return the lowest limit of the group and all groups above.
 
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1).
     """
@@ -36,7 +36,7 @@ def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "sel
 
 
 def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
-    """Return the active quota periods of each group, and in how many it exhausted the quota.
+    """Return the active and the exhausted quota periods of each group.
 
     Source: nr_periods and nr_throttled in `cpu.stat`.
     """
@@ -57,7 +57,7 @@ def read_memory(meminfo: Path = Path("/proc/meminfo")) -> tuple[int, int] | None
 
 
 def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[int, int]:
-    """Return the memory that this process may use, and the free part, with files.
+    """Return the memory that this process may use, and the free part, including files.
 
     Source: memory.max, memory.current and memory.stat (v2), or memory.limit_in_bytes, memory.usage_in_bytes and
     memory.stat (v1).
@@ -162,11 +162,11 @@ class MemoryKills:
         self._counts = deque([(0, self._read())], MOST_COUNTS)
 
     def count(self, at_ns: int) -> None:
-        """Read the count, and keep it."""
+        """Read and store the count."""
         self._counts.append((at_ns, self._read()))
 
     def since(self, at_ns: int) -> str:
-        """Return a text about kills; the last count may include a process that ends slowly."""
+        """Return a text about later kills; the last count may include a slow end."""
         before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
         before = before or self._counts[0][1]
         group, machine = (_more(now, then) for now, then in zip(self._read(), before, strict=True))
@@ -212,7 +212,7 @@ def _processes(count: int) -> str:
 
 def _oom_kills(path: Path) -> int | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # quicker than a file object
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             text = b"\n" + os.read(descriptor, 65_536)
         finally:

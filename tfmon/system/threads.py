@@ -1,4 +1,4 @@
-"""Daemon threads that report their errors. Also for Python 3.9, on which the bridge to Ray runs."""
+"""Daemon threads that report their errors. The bridge to Ray runs this on Python 3.9."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ThreadLife:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the thread has ended."""
         return self._mark() is None
 
 
@@ -40,15 +40,15 @@ def start_thread(name: str, work: Callable[[], object], failed: Failed) -> threa
 
 
 def start_hidden(name: str, work: Callable[[], object], failed: Failed) -> None:
-    """Run `work` in a thread that is invisible to the user's script, which could wait for its end.
+    """Run `work` in a thread for which the user's script cannot wait.
 
-    It must not call `threading.current_thread()`, like logging does: that would register it.
+    `work` must not call `threading.current_thread()`, as logging does: that registers the thread.
     """
     _thread.start_new_thread(guarded, (name, work, failed))
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Return whether this thread was started here."""
+    """Return whether this module started the thread of a frame."""
     outer: FrameType | None = frame
     while outer is not None and outer.f_code is not guarded.__code__:
         outer = outer.f_back

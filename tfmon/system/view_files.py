@@ -1,8 +1,8 @@
 """The files that lanes write in their views of the working folder.
 
-Each race has a private store, locked while it runs, with a folder for each process of a lane, such as `A`, and
-`A-2` after a restart. It has `written`, the upper folder of an overlay or the copy, and until the end `work` and
-`changed`, other contents of files.
+Each race has a private store, locked while it runs, with a lane store for each process of a lane, such as `A`, and
+`A-2` after a restart: `written`, the upper folder of an overlay or the copy, and until the end `work` and
+`changed`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tfmon.model.folder_views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
 CHANGED, REMOVED = "changed", "removed"
-"""Below a place: a tree of files that replace those of the folder, and the paths of removed files."""
+"""In a lane store: files that replace files of the folder, and the paths of removed files."""
 LINKS = "links"
-"""Below a place: the paths to which a copy has links."""
+"""In a lane store: the paths to which a copy links."""
 LIMIT_BYTES = 4 * 2**30
-"""Of all kept files."""
+"""Limit for all kept files."""
 MOST_ENTRIES = 20_000
-"""In some tenths of a second."""
+"""Read in some tenths of a second."""
 MOST_EDITED = 3
 _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view import main; main(*sys.argv[2:])"
 _locked: dict[Path, int] = {}
@@ -37,9 +37,9 @@ _locked: dict[Path, int] = {}
 
 def default_base() -> Path:
     """Return the default folder on Linux."""
-    named = os.environ.get("TFMON_RECORDINGS")
+    configured = os.environ.get("TFMON_RECORDINGS")
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(named) if named else Path(state).expanduser() / "tfmon" / "recordings"
+    return Path(configured) if configured else Path(state).expanduser() / "tfmon" / "recordings"
 
 
 def new_store(view: View, number: int) -> View:
@@ -51,28 +51,28 @@ def new_store(view: View, number: int) -> View:
     return replace(view, store=str(before.with_name(name)))
 
 
-def open_place(view: View, files: Mapping[str, bytes | None] | None = None) -> None:
-    """Create the place of a lane, with other contents of files; raises OSError."""
-    place = Path(view.store)
-    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if place.parent not in _locked:
-        _locked[place.parent] = os.open(place.parent, os.O_RDONLY)
-        lock(_locked[place.parent])
-        (place.parent / PORTS).mkdir(exist_ok=True)
-    for path in (place, place / WORK, place / WRITTEN):
+def open_lane_store(view: View, files: Mapping[str, bytes | None] | None = None) -> None:
+    """Create a lane store with changed files; raises OSError."""
+    lane_store = Path(view.store)
+    lane_store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if lane_store.parent not in _locked:
+        _locked[lane_store.parent] = os.open(lane_store.parent, os.O_RDONLY)
+        lock(_locked[lane_store.parent])
+        (lane_store.parent / PORTS).mkdir(exist_ok=True)
+    for path in (lane_store, lane_store / WORK, lane_store / WRITTEN):
         path.mkdir(mode=0o700)
     if view.kind != COPY:  # an overlay shows the attributes of its upper folder
         if os.geteuid() == 0:
             result = Path(view.folder).stat()
-            os.chown(place / WRITTEN, result.st_uid, result.st_gid)
-        shutil.copystat(view.folder, place / WRITTEN)
-    (place / LINKS).write_bytes(b"\0".join(map(os.fsencode, view.links)))
+            os.chown(lane_store / WRITTEN, result.st_uid, result.st_gid)
+        shutil.copystat(view.folder, lane_store / WRITTEN)
+    (lane_store / LINKS).write_bytes(b"\0".join(map(os.fsencode, view.links)))
     for name, content in (files or {}).items():
         if content is None:
-            with (place / REMOVED).open("ab") as removed:
+            with (lane_store / REMOVED).open("ab") as removed:
                 removed.write(os.fsencode(name) + b"\0")
             continue
-        target, original = place / CHANGED / name, Path(view.folder, name)
+        target, original = lane_store / CHANGED / name, Path(view.folder, name)
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         target.write_bytes(content)
         if original.exists():
@@ -86,14 +86,14 @@ def entry(view: View) -> list[str]:
 
 
 def settle(view: View, age_s: float) -> View:
-    """Reduce a store to the written files, and return the view. Thread: any; it can take long."""
+    """Reduce a store to the written files; return the view. Thread: any; may take long."""
     store, written = Path(view.store), {}
     edited = tuple(itertools.islice(_edited(view, time.time() - age_s), MOST_EDITED))
     remove(store / PORTS)
-    for place in sorted(store.glob("*")) if view.store.endswith(KEPT) else ():
-        tidy(place, view)
-        sizes = [size for _, size in files_of(place / WRITTEN) if size is not None]
-        written[place.name] = (len(sizes), sum(sizes))
+    for lane_store in sorted(store.glob("*")) if view.store.endswith(KEPT) else ():
+        tidy(lane_store, view)
+        sizes = [size for _, size in files_of(lane_store / WRITTEN) if size is not None]
+        written[lane_store.name] = (len(sizes), sum(sizes))
     close_store(store)
     return replace(view, written=written, edited=edited)
 
@@ -109,19 +109,19 @@ def close_store(store: Path) -> None:
             Path(empty).rmdir()
 
 
-def tidy(place: Path, view: View) -> None:
-    """Reduce a place to the written files."""
+def tidy(lane_store: Path, view: View) -> None:
+    """Reduce a lane store to the written files."""
     for link in view.links:
-        if (path := place / WRITTEN / link).is_symlink():  # the script may have written its own
+        if (path := lane_store / WRITTEN / link).is_symlink():  # the script may have written its own
             path.unlink()
-    (place / LINKS).unlink(missing_ok=True)
-    if view.kind == COPY and (place / WORK).exists():
-        for name, _ in files_of(place / WRITTEN):
-            if _mark(place / WRITTEN / name) == _mark(Path(view.folder, name)):
-                (place / WRITTEN / name).unlink()
-    remove(place / WORK)
-    remove(place / CHANGED)
-    (place / REMOVED).unlink(missing_ok=True)
+    (lane_store / LINKS).unlink(missing_ok=True)
+    if view.kind == COPY and (lane_store / WORK).exists():
+        for name, _ in files_of(lane_store / WRITTEN):
+            if _mark(lane_store / WRITTEN / name) == _mark(Path(view.folder, name)):
+                (lane_store / WRITTEN / name).unlink()
+    remove(lane_store / WORK)
+    remove(lane_store / CHANGED)
+    (lane_store / REMOVED).unlink(missing_ok=True)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
@@ -132,7 +132,7 @@ def _mark(path: Path) -> tuple[int, int, int] | None:
 
 
 def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
-    """Yield each path and size. `None` for a removed file."""
+    """Yield each path and size; `None` is a removed file."""
     for root, folders, files in os.walk(written):
         for path in (Path(root, name) for name in (*files, *folders)):
             with contextlib.suppress(OSError):
@@ -143,15 +143,15 @@ def files_of(written: Path) -> Iterator[tuple[str, int | None]]:
                     yield str(path.relative_to(written)), None
 
 
-def take_out(place: Path, target: Path) -> int:
-    """Copy the files of a place; raises OSError."""
-    if not (place / WRITTEN).is_dir():
-        raise FileNotFoundError(2, "it kept no files", str(place))
+def take_out(lane_store: Path, target: Path) -> int:
+    """Copy the files of a lane store; raises OSError."""
+    if not (lane_store / WRITTEN).is_dir():
+        raise FileNotFoundError(2, "it kept no files", str(lane_store))
     target.mkdir(parents=True)
-    names = [name for name, size in files_of(place / WRITTEN) if size is not None]
+    names = [name for name, size in files_of(lane_store / WRITTEN) if size is not None]
     for name in names:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(place / WRITTEN / name, target / name, follow_symlinks=False)
+        shutil.copy2(lane_store / WRITTEN / name, target / name, follow_symlinks=False)
     return len(names)
 
 
@@ -191,10 +191,10 @@ def _paths(folder: Path, without: Sequence[str]) -> Iterator[str]:
 
 
 def _edited(view: View, since_s: float) -> Iterator[str]:
-    own = os.path.dirname(view.store)  # noqa: PTH120 - of recordings and stores
+    base = os.path.dirname(view.store)  # noqa: PTH120 - paths of views are text
     for path, result in entries(Path(view.folder)):
-        changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(own)
-        if changed and not is_locked(Path(path)):  # like the recording
+        changed = stat.S_ISREG(result.st_mode) and result.st_ctime > since_s and not path.startswith(base)
+        if changed and not is_locked(Path(path)):  # not the recording
             yield os.path.relpath(path, view.folder)
 
 

@@ -1,6 +1,6 @@
 """The tf.data pipelines of a scenario.
 
-The first iterator over a dataset takes 10 to 40 ms for graph rewriting, later ones 1 ms, so datasets are kept.
+The first iterator over a dataset takes 10 to 40 ms, and a later iterator 1 ms, so datasets are kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfmon.trainer.scenario import Scenario, ScenarioError
 from tfmon.units import memory
 
 KEPT_CACHES = 2
-"""For a quick return to the previous settings."""
+"""Number of filled caches, for a quick return to the previous settings."""
 SMALLER = "fewer examples, a smaller type such as uint8, or a tf.data.Dataset that reads them from files"
 
 
@@ -38,23 +38,24 @@ class Pipelines:
     """Makes a scenario's pipelines. Thread: any, one at a time."""
 
     def __init__(self, scenario: Scenario, devices: int = 1) -> None:
-        """Make the data; batches are for all devices together."""
         import tensorflow as tf
 
         self._scenario = scenario
         self._devices = devices
         self._datasets: dict[tuple[KnobValue, ...], Any] = {}
         self._filled: list[tuple[KnobValue, ...]] = []
-        own = [knob for knob in scenario.knobs if knob.kind == "live"]
-        self.knobs = tuple(knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *own) if scenario.has(knob.name))
-        """Knobs that need another pipeline."""
+        live_knobs = [knob for knob in scenario.knobs if knob.kind == "live"]
+        self.knobs = tuple(
+            knob for knob in (*INPUT, BATCH_SCOPE, *PREPARE, *live_knobs) if scenario.has(knob.name)
+        )
+        """Knobs whose change needs another pipeline."""
         self.examples: int | None = None
         """`None` if unknown, or without input."""
         with tf.device("CPU:0"):
             data = scenario.data()
             _check_kind(data, scenario)
             if data is not None and not isinstance(data, tf.data.Dataset):
-                # Pipelines share a tensor, but copy arrays.
+                # Pipelines share a tensor, but would copy arrays.
                 arrays = tuple(data) if isinstance(data, list) else data
                 lengths = [len(array) for array in tf.nest.flatten(arrays) if getattr(array, "shape", ())]
                 if len(set(lengths)) > 1:
@@ -75,14 +76,14 @@ class Pipelines:
             raise ScenarioError("`data` returns no examples")
 
     def check(self, settings: Settings) -> None:
-        """Raise KnobError for a batch above the data."""
+        """Raise KnobError if a batch is larger than the data."""
         size, whole, most = settings.get("batch_size"), step_batch(settings, self._devices), self.examples
         if most is not None and isinstance(size, int) and whole is not None and whole > most:
             most = most * size // whole
             raise KnobError(f"batch_size={size} is larger than the data; it can be at most {most}")
 
     def prepare(self, settings: Settings) -> Any:
-        """Return the dataset with its graph rewritten; no data are read."""
+        """Return the dataset, ready to iterate. No data are read."""
         key = self._key(settings)
         if key not in self._datasets:
             dataset = self._make(settings)
@@ -91,7 +92,7 @@ class Pipelines:
         return self._datasets[key]
 
     def open(self, settings: Settings) -> BatchFeed:
-        """Return a pipeline with its first batch read; raises ScenarioError without one."""
+        """Return a pipeline with the first batch read. Raises ScenarioError without a batch."""
         import tensorflow as tf
 
         if self._source is None:
@@ -118,16 +119,16 @@ class Pipelines:
         return tuple(settings[knob.name] for knob in self.knobs)
 
     def _keep_caches(self, settings: Settings) -> None:
-        """A dataset keeps its cache, all the data."""
+        """Drop old datasets, whose caches contain all the data."""
         if not settings.get("cache"):
             return
         key = self._key(settings)
-        self._filled = [*(one for one in self._filled if one != key), key]
+        self._filled = [*(filled for filled in self._filled if filled != key), key]
         while len(self._filled) > KEPT_CACHES:
             self._datasets.pop(self._filled.pop(0), None)
 
     def signature(self, settings: Settings) -> list[Any]:
-        """Return specs of any batch size, so that another needs no new trace."""
+        """Return the specs of a batch of any size, so that another size needs no trace."""
         import tensorflow as tf
 
         if self._source is None:
@@ -135,7 +136,7 @@ class Pipelines:
         spec = self.prepare(settings).element_spec
 
         def widen(part: Any) -> Any:
-            # Python functions may have no rank, and scalars no batch size.
+            # Outputs of Python functions may have no rank.
             return tf.TensorSpec([None, *part.shape[1:]] if part.shape.rank else part.shape, part.dtype)
 
         return list(tf.nest.map_structure(widen, spec if isinstance(spec, tuple) else (spec,)))
@@ -164,7 +165,7 @@ def count_examples(batch: Any) -> int:
 
 
 class MemoryShortageError(ScenarioError):
-    """Data that do not fit into memory. The text is for the user."""
+    """The data do not fit into memory. The text is for the user."""
 
 
 def _check_kind(data: Any, scenario: Scenario) -> None:

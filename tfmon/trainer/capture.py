@@ -14,17 +14,17 @@ from tfmon.profile.trace import CALL, STEP
 
 PROFILED_STEPS = 20
 PROFILED_NS = 50_000_000
-"""Steps of a short profile, or as many as fit into this time."""
+"""Maximum steps and time of a short profile."""
 MOST_BYTES = 16 << 20
-"""Reading more takes over half a second."""
+"""Maximum size of a profile. Reading a larger profile takes over half a second."""
 UNLIKE, MOST_PROFILES = 1.5, 3
-"""Change of the call duration that causes another profile, and their limit."""
+"""Change of the call duration that causes another profile, and maximum number of profiles."""
 WINDOWS = 5
 """Steady windows that are compared with the profile."""
 EVENT_BYTES = 40
-"""35 MB had 880,000 events."""
+"""Source: 35 MB with 880,000 events."""
 MOST_EVENTS, LEAST_STEPS = 200_000, 4
-"""Limits for which writing and reading takes 2 s."""
+"""Limits that make writing and reading take at most 2 s."""
 
 
 class CaptureError(Exception):
@@ -32,7 +32,7 @@ class CaptureError(Exception):
 
 
 class Capture:
-    """One profile: start it, train with the result of `follow` or inside of `step`, then stop it.
+    """A profile: call `start`, train with the result of `follow` or inside of `step`, and call `stop`.
 
     The caller waits for the device before `start` and `stop`. Starting takes 0.3 ms, stopping 5 to 60 ms. A
     process can take one profile at a time.
@@ -56,11 +56,11 @@ class Capture:
         except tf.errors.AlreadyExistsError as error:
             raise CaptureError("another profile is being taken in this process") from error
         except (tf.errors.OpError, OSError, RuntimeError) as error:
-            raise CaptureError(f"TensorFlow's profiler does not start: {_words(error)}") from error
+            raise CaptureError(f"TensorFlow's profiler does not start: {_message_of(error)}") from error
         self._running = True
 
     def step(self) -> AbstractContextManager[Any]:
-        """Return the marker around the next step and its input."""
+        """Return the marker around the next step with input."""
         import tensorflow as tf
 
         marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(STEP, step_num=self.steps, _r=1)
@@ -70,7 +70,7 @@ class Capture:
     def follow(
         self, batches: Iterator[Any], step: Callable[..., Any]
     ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
-        """Return batches and step with markers; close the generator at the end."""
+        """Return the batches and the step with markers. Close the generator at the end."""
         import tensorflow as tf
 
         trace = tf.profiler.experimental.Trace
@@ -99,7 +99,7 @@ class Capture:
         try:
             tf.profiler.experimental.stop()
         except (tf.errors.OpError, OSError, RuntimeError) as error:
-            raise CaptureError(f"TensorFlow could not write the profile: {_words(error)}") from error
+            raise CaptureError(f"TensorFlow could not write the profile: {_message_of(error)}") from error
         written = sorted(self._files() - self._before, key=lambda file: file[1])
         if not written:
             raise CaptureError(f"TensorFlow wrote no profile into {self._folder}")
@@ -121,7 +121,7 @@ class Capture:
         return {(path, path.stat().st_mtime_ns) for path in result}
 
 
-def _words(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return str(getattr(error, "message", None) or error) or type(error).__name__
 
 
@@ -142,34 +142,34 @@ UNKNOWN = ShortProfile()
 
 
 class ComputingShares:
-    """The computing share of calls by settings. Thread: the training thread."""
+    """The computing shares of calls, by settings. Thread: the training thread."""
 
     def __init__(self, device: str) -> None:
         self._on_cpu = device == "cpu"
-        self._found: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
+        self._profiles: dict[tuple[tuple[str, KnobValue], ...], ShortProfile] = {}
 
     def needed(self, settings: Settings, calls_ns: Sequence[float] = ()) -> bool:
-        """Return whether to profile: on the CPU, without a profile or for other `calls_ns`."""
-        result = self._found.get(_key(settings))
+        """Return whether a profile is needed: on a CPU, if none exists or `calls_ns` differ."""
+        result = self._profiles.get(_key(settings))
         if result is None or not self._on_cpu:
             return self._on_cpu
         if len(calls_ns) < WINDOWS or not result.call_ns or result.taken >= MOST_PROFILES:
             return False
         return not result.call_ns / UNLIKE <= sorted(calls_ns)[WINDOWS // 2] <= result.call_ns * UNLIKE
 
-    def of(self, settings: Settings) -> float | None:
+    def share(self, settings: Settings) -> float | None:
         """Return the computing share, if known."""
-        return self._found.get(_key(settings), UNKNOWN).computing_share
+        return self._profiles.get(_key(settings), UNKNOWN).computing_share
 
     def record(self, settings: Settings, trace: Path | None, steps: int) -> None:
         """Record a profile, or `None` if it failed."""
-        before = self._found.get(_key(settings))
+        before = self._profiles.get(_key(settings))
         result = UNKNOWN if trace is None else read(trace, steps)
-        self._found[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result
+        self._profiles[_key(settings)] = replace(result, taken=before.taken + 1) if before is not None else result
 
     def shorten(self, settings: Settings, steps: int) -> tuple[int, str]:
-        """Return the possible steps, and why they are fewer."""
-        each = self._found.get(_key(settings), UNKNOWN).step_events
+        """Return the possible number of steps, and why it is smaller."""
+        each = self._profiles.get(_key(settings), UNKNOWN).step_events
         fewer = max(LEAST_STEPS, int(MOST_EVENTS / each)) if each else steps
         if fewer >= steps:
             return steps, ""
@@ -178,10 +178,7 @@ class ComputingShares:
 
 
 def read(trace: Path, steps: int) -> ShortProfile:
-    """Return the summary of a profile.
-
-    TensorFlow does not record operations below 3 µs. The pipeline's threads do not belong to the step.
-    """
+    """Return the summary of a profile. TensorFlow does not record operations below 3 µs."""
     from tfmon.profile.breakdown import profile_of
     from tfmon.profile.trace import PIPELINE, TraceError, read_space
 

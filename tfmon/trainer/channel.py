@@ -21,14 +21,14 @@ from tfmon.model.requests import Request, Stop
 from tfmon.system.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
-"""Time to end after Stop; a trace or an import cannot be interrupted."""
+"""Time to end after Stop, because a trace cannot be interrupted."""
 PR_SET_PDEATHSIG = 1
 """Source: <linux/prctl.h>."""
 Message = TypeVar("Message")
 
 
 def identity(fd: int) -> tuple[int, int] | None:
-    """Return which file a descriptor is. A script may close ours, and reuse its number."""
+    """Return which file is open. A script may close tfmon's file, and reuse the number."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -39,14 +39,14 @@ def identity(fd: int) -> tuple[int, int] | None:
 class Reporter:
     """Sends events without blocking.
 
-    Unsent data is sent first the next time, so lines are never torn or out of order. A window is refused
-    meanwhile, and the caller's next window covers more.
+    Unsent data is sent first, so lines are never torn or out of order. Meanwhile, windows are refused, and the
+    caller's next window is longer.
 
     Thread: any.
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
-        """`end` is called when nobody reads `fd` any more."""
+        """`end` is called when `fd` has no reader."""
         os.set_blocking(fd, False)
         self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
@@ -61,7 +61,7 @@ class Reporter:
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
-        """Send events if the pipe has room, or `later`; return whether they were accepted."""
+        """Send events, `later` or if the pipe has room. Return whether they were accepted."""
         with self.lock:
             if not self._waits:
                 self._flush()
@@ -74,7 +74,7 @@ class Reporter:
             return True
 
     def drain(self, timeout_s: float) -> None:
-        """Wait at most `timeout_s` until all is sent."""
+        """Wait until all data are sent, at most `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while self._unsent and (left := deadline - time.monotonic()) > 0:
             with self.lock:
@@ -94,13 +94,17 @@ class Reporter:
             self._unsent = b""
             self._end(0)
         while self._unsent:
+            # The handler of a signal can raise right after the write, which must not be repeated then.
+            unsent, self._unsent = self._unsent, b""
             try:
-                self._unsent = self._unsent[os.write(self._fd, self._unsent) :]
+                written = os.write(self._fd, unsent)
             except BlockingIOError:
+                self._unsent = unsent
                 return
             except BrokenPipeError:
-                self._unsent = b""
                 self._end(0)
+                return
+            self._unsent = unsent[written:]
 
 
 def start_inbox(
@@ -118,7 +122,7 @@ def start_inbox(
 
     def read() -> None:
         if end is None:
-            _signal_at_parents_death(signal.SIGCONT)  # A suspended process would not see the end.
+            _signal_at_parents_death(signal.SIGCONT)  # A suspended process would not read the end.
         rest = b""
         while chunk := os.read(fd, 65_536) if identity(fd) == file else b"":
             *lines, rest = (rest + chunk).split(b"\n")
@@ -131,7 +135,7 @@ def start_inbox(
                 if isinstance(request, Stop) and end is None:
                     call_later("tfmon-stop", GRACE_S, lambda: exit_now(0), failed)
         if identity(fd) != file:
-            return  # the script has closed it
+            return
         if end is None:
             end_group()
         (end or exit_now)(0)
@@ -146,7 +150,6 @@ class Mailbox(Generic[Message]):
         self._messages: deque[Message] = deque()
         self._posted = threading.Event()
         self.waiting = self._messages
-        """True while a message waits."""
 
     def post(self, message: Message) -> None:
         """Add a message."""
@@ -159,16 +162,16 @@ class Mailbox(Generic[Message]):
         return self._messages.popleft() if self._messages else None
 
     def wait(self) -> None:
-        """Sleep until a message waits."""
+        """Wait for a message."""
         while not self._messages:
             self._posted.wait()
             self._posted.clear()
 
 
 def exit_now(code: int) -> NoReturn:
-    """End the process at once; the interpreter's exit takes most of a second with TensorFlow.
+    """Remove AutoGraph's temporary files, and end the process at once.
 
-    Removes AutoGraph's temporary files.
+    With TensorFlow, the interpreter's exit takes most of a second.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("__autograph_generated_file") and module.__file__:
@@ -176,15 +179,15 @@ def exit_now(code: int) -> NoReturn:
             with contextlib.suppress(OSError):
                 Path(module.__file__).unlink()
                 bytecode.unlink()
-                bytecode.parent.rmdir()  # unless there are others
+                bytecode.parent.rmdir()
     os._exit(code)
 
 
 def die_with_parent() -> None:
-    """Make the kernel end this process a second after its parent's death; Linux only.
+    """Make the kernel end this process a second after the parent's death, on Linux only.
 
-    The signal is SIGHUP, number 1, and its handler is the C library's `alarm`: called with 1, it sends SIGALRM
-    after 1 s, which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
+    The signal is SIGHUP, number 1, and the handler is the C library's `alarm`. `alarm(1)` sends SIGALRM after 1 s,
+    which ends even a process that holds Python's lock. Before that, the inbox can end the whole group.
 
     Source: prctl(2), signal(2), alarm(2).
     """
@@ -199,7 +202,7 @@ def die_with_parent() -> None:
 
 
 def _signal_at_parents_death(number: signal.Signals) -> None:
-    """For each calling thread; Linux; prctl(2)."""
+    """Source: prctl(2), for the calling thread."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(number), 0, 0, 0)

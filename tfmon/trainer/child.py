@@ -18,8 +18,18 @@ from typing import Any, NoReturn
 from tfmon.model.account import BEFORE, IMPORTS, OWN, START
 from tfmon.model.account import TRACING as TRACE
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_events import PROTOCOL, Built, Hello, LibrariesLoaded, PhaseEntered
-from tfmon.model.lane_state import BUILDING, IMPORTING, LOWER_THE_BATCH, OUT_OF_MEMORY, TRACING
+from tfmon.model.lane_events import (
+    BUILDING,
+    IMPORTING,
+    LOWER_THE_BATCH,
+    OUT_OF_MEMORY,
+    PROTOCOL,
+    TRACING,
+    Built,
+    Hello,
+    LibrariesLoaded,
+    PhaseEntered,
+)
 from tfmon.model.requests import Assign, Stop
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import differences
@@ -34,11 +44,10 @@ SEED = 0
 INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
-"""Graph nodes before a message of TensorFlow."""
 
 
 class Failure(Exception):
-    """Why this lane cannot go on."""
+    """The reason why this lane cannot continue."""
 
     def __init__(self, kind: str, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -85,10 +94,10 @@ def _exit() -> NoReturn:
 
 
 def _print_stacks_on_signal() -> bool:
-    """SIGUSR1 writes all stacks to stderr, also while C hangs."""
+    """Make SIGUSR1 write all stacks to stderr, also while C code hangs."""
     try:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
-    except (AttributeError, OSError, RuntimeError, ValueError):  # no such signal, or no stderr
+    except (AttributeError, OSError, RuntimeError, ValueError):
         return False
     return True
 
@@ -139,7 +148,7 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
     account.switch(BEFORE, TRACE)
     reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
-    # Destroying them takes up to a second.
+    # Destroying the objects would take up to a second.
     _exit()
 
 
@@ -160,8 +169,8 @@ def _broken_tensorflow(error: Exception) -> Failure:
     broken = "TensorFlow"
     try:
         import numpy  # noqa: F401
-    except Exception as own:  # noqa: BLE001 - whatever it raises
-        broken, error = "NumPy", own
+    except Exception as numpy_error:  # noqa: BLE001 - whatever it raises
+        broken, error = "NumPy", numpy_error
     install = INSTALL.format(python=sys.executable, name=broken.lower()) + " --force-reinstall"
     return Failure("no_tensorflow", f"importing {broken} failed: {explain(error, Path())}", install)
 
@@ -200,7 +209,7 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
     except (MemoryError, tf.errors.ResourceExhaustedError) as error:
         raise Failure(OUT_OF_MEMORY, f"out of memory: {explain(error, path)}", LOWER_THE_BATCH) from error
     except Exception as error:
-        result = error.__traceback__  # from the user's file on
+        result = error.__traceback__
         while result is not None and Path(result.tb_frame.f_code.co_filename) != path:
             result = result.tb_next
         traceback.print_exception(error.with_traceback(result or error.__traceback__))
@@ -208,14 +217,14 @@ def _in_user_code(path: Path, work: Callable[[], None]) -> None:
 
 
 def explain(error: BaseException, path: Path) -> str:
-    """Return a line about an error, with its place in the user's file."""
+    """Return a text about an error, with the line of the user's file."""
     if isinstance(error, ScenarioError):
         return f"{_place_of(str(error), path)}{error}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.lineno and Path(frame.filename) == path]
-    # AutoGraph replaced the frames, but the text has the place.
+    # AutoGraph replaces frames, but the text contains the line.
     lines += [int(line) for line in re.findall(rf'File "{re.escape(str(path))}", line (\d+)', str(error))]
     line, what = (lines[-1] if lines else None), _essence(error)
     if line is None:
@@ -225,25 +234,26 @@ def explain(error: BaseException, path: Path) -> str:
 
 
 def _place_of(text: str, path: Path) -> str:
-    named = re.match(r"`(\w+)`", text)
+    method = re.match(r"`(\w+)`", text)
     lines = enumerate(linecache.getlines(str(path)), 1)
-    result = [number for number, line in lines if named and re.match(rf"\s+def {named[1]}\(", line)]
-    return f"{path.name}:{result[0]}: " if result else f"{path.name}: " if named else ""
+    result = [number for number, line in lines if method and re.match(rf"\s+def {method[1]}\(", line)]
+    return f"{path.name}:{result[0]}: " if result else f"{path.name}: " if method else ""
 
 
 def _essence(error: BaseException) -> str:
-    """Return the line that describes the error."""
     name = type(error).__name__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith(("in user code:", "Exception encountered when calling")):
-        result = [place for place, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
-        place = result[-1] if result else 0
-        if "Exception encountered when calling" in lines[place] and place + 1 < len(lines):
-            return f"{name}: {re.sub(_COLOURS, '', lines[place + 1])}"  # Keras prints the reason in bold
+        result = [index for index, line in enumerate(lines) if re.match(r"\w*(Error|Exception)\b.*:", line)]
+        index = result[-1] if result else 0
+        if "Exception encountered when calling" in lines[index] and index + 1 < len(lines):
+            return f"{name}: {re.sub(_COLOURS, '', lines[index + 1])}"
         if result:
-            return lines[place]
+            return lines[index]
     if lines and lines[0] == "Graph execution error:":
         frames = [number for number, line in enumerate(lines) if line.startswith('File "')]
-        after = lines[frames[-1] + 1 if frames else 1 :]
-        lines = [line for line in after if not line.startswith(("Detected at node", "<stack", "[["))] or lines
+        message_lines = lines[frames[-1] + 1 if frames else 1 :]
+        lines = [
+            line for line in message_lines if not line.startswith(("Detected at node", "<stack", "[["))
+        ] or lines
     return f"{name}: {re.sub(_NODES, '', lines[0])}" if lines else name

@@ -10,6 +10,9 @@ from typing import Any
 
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import (
+    PAUSED,
+    RACING,
+    READY,
     SLICE_START,
     FromLane,
     KnobApplied,
@@ -20,7 +23,6 @@ from tfmon.model.lane_events import (
     SliceEnded,
     Window,
 )
-from tfmon.model.lane_state import PAUSED, RACING, READY
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob, TakeProfile
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.capture import CaptureError
@@ -38,9 +40,9 @@ from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
 
 PAUSE, PROFILE, WARM_UP = "pause", "profile", "warm-up"
-"""Marks of discarded windows."""
+"""Marks of discarded windows. The first two are also reasons for steps outside of windows."""
 SAMPLED = "sampled"
-"""Reason for steps between barriers, which are in no window; so are the first two marks."""
+"""Reason for steps outside of windows, which ran between barriers."""
 
 
 class LaneControl:
@@ -67,17 +69,15 @@ class LaneControl:
         self.stretch_began_ns = 0
         self.step_ns = 0.0
         self.profile_request: TakeProfile | None = None
-        """For the next possible window."""
         self.unconfirmed: list[SetKnob] = []
-        """Knob changes before their first step."""
         self.before_window: Callable[[], object] = tuple
-        """Called before a window that follows no sent one."""
+        """Called before a window that does not follow a sent window."""
         self.new_marks: Callable[[], Iterable[str]] = tuple
         """Returns the first marks of each window."""
         self.beside_window: Callable[[], Iterable[FromLane]] = tuple
         self.window_sent: Callable[[], object] = tuple
-        self.own_figures: Callable[[], dict[str, Any]] = dict
-        """Returns more fields of a window; may add marks."""
+        self.more_figures: Callable[[], dict[str, Any]] = dict
+        """Returns more fields of a window, and may add marks."""
         self.reported: RunSlice | None = None
         self._reporter = reporter
         self._gpu_memory = gpu_memory
@@ -112,7 +112,6 @@ class LaneControl:
                 self._examples_before = self._examples_trained
                 self.slices.begin(request, now_ns, self.clock.steps, self.clock.examples)
             case Pause():
-                # The slice may have just ended.
                 if self.slices.pause():
                     self.enter(PAUSED)
             case TakeProfile():
@@ -121,7 +120,7 @@ class LaneControl:
                 pass
 
     def resume(self, mark: str) -> None:
-        """Begin a window after a pause; `mark` discards it."""
+        """Begin a window after a pause. A `mark` discards the window."""
         if self.slices.paused:
             self.slices.paused = False
             self.begin_window(lane_clock.now_ns())
@@ -151,7 +150,7 @@ class LaneControl:
             )
 
     def refuse_knob(self, request: SetKnob, reason: str) -> None:
-        """Report why a knob stays."""
+        """Report why a knob is not changed."""
         self._reporter.send(
             KnobRefused(
                 at_ns=time.monotonic_ns(),
@@ -169,7 +168,7 @@ class LaneControl:
         return not (clock.steps or clock.marks or self.unconfirmed or self.slices.starting)
 
     def begin_window(self, at_ns: int, reason: str = PAUSE) -> None:
-        """Begin a window; the current steps are in no window for this reason."""
+        """Begin a window. For this reason, the current steps are in no window."""
         self.before_window()
         self.sampler.sums.examples += self.clock.examples
         self.clock.leave_out(at_ns, reason, self.new_marks())
@@ -182,9 +181,9 @@ class LaneControl:
         self.clock.marks.update(marks)
 
     def finish_stretch(self, at_ns: int, loss: float | None, *, last: bool = False) -> bool:
-        """Account for steps that the device finished at `at_ns`. Return whether the window was closed.
+        """Count the steps that the device finished at `at_ns`. Return whether the window was closed.
 
-        With `last`, no step follows, so the window is closed in any case.
+        `last`: close the window, because no step follows.
         """
         clock = self.clock
         clock.sync_ns += at_ns - clock.last_end_ns
@@ -194,7 +193,7 @@ class LaneControl:
             clock.marks.add(SLICE_START)
             if not last:
                 if at_ns - self.stretch_began_ns < self.slices.stretch_ns:
-                    return False  # a request has interrupted it
+                    return False
                 if self.slices.still_rising(at_ns, self.stretch_began_ns, clock.steps, clock.examples):
                     self.stretch_began_ns = at_ns
                     return False
@@ -203,20 +202,28 @@ class LaneControl:
         self.step_ns = window.span_ns / max(1, window.steps)
         self.stretch_began_ns = at_ns
         with_end = window.round is not None and self.slices.ends_ns - at_ns <= WITH_END_NS
-        sent = self._reporter.offer(window, *self.beside_window(), later=with_end)
+        try:
+            sent = self._reporter.offer(window, *self.beside_window(), later=with_end)
+        except BaseException:  # raised by a signal's handler, after the window was written
+            self._reported(window, at_ns)
+            clock.last_end_ns = at_ns
+            raise
         if ended is not None and not sent:
-            self._reporter.send(window)  # it must not grow over the pause
+            self._reporter.send(window)  # the window must not include the pause
         if ended is not None or sent:
-            self._examples_reported += window.examples + window.sampled_examples
-            self.measured_steps += 0 if window.marks else window.steps
-            clock.reset(at_ns, self.new_marks())
-            account.split(window)
-            self.sampler.sums = Samples()
+            self._reported(window, at_ns)
             self.window_sent()
         clock.report_ns += lane_clock.now_ns() - at_ns
         if ended is not None:
             self.slice_ended(ended, at_ns)
         return True
+
+    def _reported(self, window: Window, at_ns: int) -> None:
+        self._examples_reported += window.examples + window.sampled_examples
+        self.measured_steps += 0 if window.marks else window.steps
+        self.clock.reset(at_ns, self.new_marks())
+        account.split(window)
+        self.sampler.sums = Samples()
 
     def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
         """Report the end of a slice."""
@@ -229,14 +236,14 @@ class LaneControl:
         return self._examples_reported + self.clock.examples + self.sampler.sums.examples
 
     def window(self, at_ns: int, loss: float | None, ended: RunSlice | None = None) -> Window:
-        """Return the window that ends at `at_ns`, in the ended or the present slice."""
+        """Return the window that ends at `at_ns`."""
         clock, samples, traces = self.clock, self.sampler.sums, self.traces
         clock.note_suspension()
         traced = clock.traced_steps and not clock.marks & {KNOB_CHANGE, WARM_UP}
         if traced and self._traced_windows < MOST_OUTLIER_WINDOWS:
             clock.marks.add(COMPILING)
             self._traced_windows += 1
-        own = self.own_figures()
+        more_figures = self.more_figures()
         allocated, peak = self._gpu_memory()
         return Window(
             at_ns=at_ns + clock.stopped_ns,
@@ -265,7 +272,7 @@ class LaneControl:
             sampled_call_ns=samples.call_ns,
             sampled_tail_ns=samples.tail_ns,
             round=self.slices.round if ended is None else ended.round,
-            **own,
+            **more_figures,
         )
 
     def report_profile(self, request: TakeProfile, take: Callable[[], Path], note: str = "") -> None:

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from tfmon.model.account import AFTER, BEFORE
 from tfmon.model.knobs import KnobError
-from tfmon.model.lane_events import SLICE_START, Finished
-from tfmon.model.lane_state import WARMING_UP
+from tfmon.model.lane_events import SLICE_START, WARMING_UP, Finished
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer import runtime
@@ -34,7 +33,7 @@ from tfmon.trainer.traces import TraceWatch
 
 WARM_UP_NS = 500_000_000
 WARM_UP_STEPS, WARM_UP_CALM = 3, 2
-"""A warm-up lasts until `WARM_UP_CALM` stretches in a row were not faster by `STILL_RISING`, or `WARM_UP_NS`."""
+"""A warm-up ends after `WARM_UP_CALM` consecutive stretches not faster by `STILL_RISING`, or `WARM_UP_NS`."""
 PREPARING = "preparing pipelines"
 """Mark of windows that background threads slowed."""
 
@@ -43,7 +42,7 @@ Message: TypeAlias = Request | SetupReady
 
 
 class Loop:
-    """Trains until the monitor stops it. Thread: the main one; others use the mailbox."""
+    """Trains until the monitor stops the loop. Thread: main; others use the mailbox."""
 
     def __init__(
         self, pipelines: Pipelines, steps: Steps, assign: Assign, mailbox: Mailbox[Message], reporter: Reporter
@@ -55,7 +54,7 @@ class Loop:
             lambda: runtime.gpu_memory(assign.device, assign.devices),
             assign.device,
         )
-        self.control.own_figures = self._own_figures
+        self.control.more_figures = self._more_figures
         self.control.window_sent = self._window_sent
         self._steps = assign.steps
         self._mailbox = mailbox
@@ -66,7 +65,6 @@ class Loop:
         self._builder = SetupBuilder(pipelines, steps, mailbox.post, reporter.fail)
         setup = self._builder.build(self.control.settings)
         assert setup.feed is not None and setup.step is not None
-        # Several devices copy the parts themselves.
         copied_to = assign.device if assign.devices == 1 else "cpu"
         self._stepper = Stepper(setup.feed, setup.step, self.control.clock, mailbox.waiting, copied_to)
         self._stepper.reads_loss = self._reads_loss()
@@ -153,12 +151,11 @@ class Loop:
 
     @property
     def _steps_left(self) -> int:
-        """Steps that are still to be measured."""
         if self._steps is None or self.control.slices.starting or self.control.clock.marks:
             return CAPACITY
         return self._steps - self.control.measured_steps - self.control.clock.steps
 
-    def _own_figures(self) -> dict[str, Any]:
+    def _more_figures(self) -> dict[str, Any]:
         clock = self.control.clock
         if self._collector.take():
             clock.marks.add(GARBAGE_COLLECTION)
@@ -167,18 +164,16 @@ class Loop:
         if not clock.marks:
             self._calls_ns.append(clock.call_ns / max(1, clock.steps))
         copied_ns = self.control.sampler.sums.copy_ns if self._stepper.copies else None
-        return {"computing_share": self._shares.of(self.control.settings), "sampled_copy_ns": copied_ns}
+        return {"computing_share": self._shares.share(self.control.settings), "sampled_copy_ns": copied_ns}
 
     def _take_profile(self, request: TakeProfile) -> None:
         self.control.profile_request = None
         steps, note = self._shares.shorten(self.control.settings, request.steps)
         self.control.report_profile(request, lambda: self._stepper.capture(Path(request.folder), steps), note)
-        # The pipeline has filled its buffer.
         self.control.discard_steps()
         self.control.clock.marks.add(PROFILE)
 
     def _may_find_share(self) -> bool:
-        """Return whether a discarded or steady window may be profiled."""
         control, starting = self.control, self.control.slices.starting
         marks = control.clock.marks - {SLICE_START} if starting else control.clock.marks
         if control.clock.steps or marks or control.unconfirmed or not (starting or control.slices.current is None):

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import KnobError, Settings
-from tfmon.model.lane_use import counted
-from tfmon.model.spec import obstacle
+from tfmon.model.spec import device_names, obstacle
 from tfmon.trainer.scenario import ScenarioError
 
 
 def has_bfloat16() -> bool:
-    """Return whether this CPU computes in bfloat16; others emulate it slowly."""
+    """Return whether this CPU computes in bfloat16 without emulation."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         flags = next((line.split() for line in lines if line.startswith("flags")), [])
@@ -29,7 +28,7 @@ def has_bfloat16() -> bool:
 def load_everything() -> None:
     """Import TensorFlow and Keras without touching a device.
 
-    Garbage collection would take a fifth of the time.
+    Garbage collection is off, because it would take a fifth of the time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -43,13 +42,13 @@ def load_everything() -> None:
 
 
 class DeviceMissingError(Exception):
-    """The lane's device is missing; the text says why."""
+    """The lane's device is missing. The text is for the user."""
 
 
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
-    """Restrict TensorFlow to the lane's devices, and return the GPUs' model name, or empty for the CPU.
+    """Restrict TensorFlow to the lane's devices, and return the GPUs' model name, or "" for the CPU.
 
-    Several `cpu` devices share the machine's cores. `threads` limits an operation's CPU threads, if it is an int.
+    Several `cpu` devices share the cores. An int for `threads` limits an operation's CPU threads.
 
     Raises: DeviceMissingError if TensorFlow has too few GPUs.
     """
@@ -71,15 +70,17 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
 
 
 def gpu_names(gpus: Sequence[Any]) -> str:
-    """Return such as "2x NVIDIA H200"."""
+    """Return the GPUs' names, such as "2x NVIDIA H200"."""
     import tensorflow as tf
 
     details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
-    return counted([str(one.get("device_name") or gpu.name) for one, gpu in zip(details, gpus, strict=True)])
+    return device_names(
+        [str(detail.get("device_name") or gpu.name) for detail, gpu in zip(details, gpus, strict=True)]
+    )
 
 
 def split_cpu(count: int) -> None:
-    """Make logical devices; raises RuntimeError if the CPU is in use."""
+    """Make logical devices of the CPU. Raises RuntimeError if it is in use."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]
@@ -95,7 +96,7 @@ def gpu_uuids(count: int = 1) -> tuple[str, ...]:
         result = [_uuid(cuda, index) for index in range(count)]
     except (OSError, AttributeError):
         return ()
-    return tuple(one for one in result if one) if all(result) else ()
+    return tuple(name for name in result if name) if all(result) else ()
 
 
 def _uuid(cuda: ctypes.CDLL, index: int) -> str:
@@ -106,9 +107,9 @@ def _uuid(cuda: ctypes.CDLL, index: int) -> str:
 
 
 def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
-    """Return TensorFlow's allocated bytes and their peak, the sum of all its GPUs; `None` if unknown.
+    """Return TensorFlow's allocated bytes and their peak, summed over GPUs. `None` if unknown.
 
-    Units: bytes of tensors, without the rest of the pool and the CUDA context. The peaks may not be simultaneous.
+    Units: bytes of tensors, without the pool's rest and the CUDA context. The GPUs' peaks may not be simultaneous.
     """
     if kind != "gpu":
         return None, None
@@ -118,7 +119,7 @@ def gpu_memory(kind: str, count: int = 1) -> tuple[int | None, int | None]:
         info = [tf.config.experimental.get_memory_info(f"GPU:{index}") for index in range(count)]
     except (ValueError, tf.errors.OpError):
         return None, None
-    return sum(int(one["current"]) for one in info), sum(int(one["peak"]) for one in info)
+    return sum(int(memory["current"]) for memory in info), sum(int(memory["peak"]) for memory in info)
 
 
 def missing_gpu_reason() -> str:
@@ -136,9 +137,9 @@ RUNS_IN_PYTHON = "this step runs in Python, and so on one device: several need a
 
 
 class Replicas:
-    """The devices of a lane, with a replica of the model and a part of every batch each.
+    """The devices of a lane. Each has a replica of the model, and trains a part of every batch.
 
-    The step splits the batch on the host. `tf.distribute` sums the gradients.
+    The host splits the batch. `tf.distribute` sums the gradients.
 
     Thread: any.
     """
@@ -153,7 +154,7 @@ class Replicas:
             self._strategy = tf.distribute.MirroredStrategy(names)
 
     def scope(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context for variables; each thread enters it."""
+        """Return the context for variables. Each thread must enter it."""
         return contextlib.nullcontext() if self._strategy is None else self._strategy.scope()
 
     def check(self, settings: Settings) -> None:
@@ -163,7 +164,7 @@ class Replicas:
             raise KnobError(reason)
 
     def together(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a step of all devices; raises ScenarioError for a step in Python."""
+        """Return a step of all devices. Raises ScenarioError for a step in Python."""
         if self._strategy is None:
             return step
         if getattr(step, "runs_in_python", False):
@@ -174,11 +175,14 @@ class Replicas:
             import tensorflow as tf
 
             split = [self._split(tensor) for tensor in tf.nest.flatten(batch)]
-            parts = [tf.nest.pack_sequence_as(batch, [one[place] for one in split]) for place in range(self.count)]
-            own = strategy.experimental_distribute_values_from_function(
+            parts = [
+                tf.nest.pack_sequence_as(batch, [replica[index] for replica in split])
+                for index in range(self.count)
+            ]
+            distributed = strategy.experimental_distribute_values_from_function(
                 lambda context: parts[context.replica_id_in_sync_group]
             )
-            losses = strategy.run(lambda *part: _mean(step(*part)), args=own)
+            losses = strategy.run(lambda *part: _mean(step(*part)), args=distributed)
             return None if losses is None else strategy.reduce(tf.distribute.ReduceOp.MEAN, losses, axis=None)
 
         return train
@@ -191,11 +195,10 @@ class Replicas:
             if tensor.shape.rank == 0:
                 return [tensor] * self.count
             size = tf.shape(tensor)[0]
-            return tf.split(tensor, [(size + place) // self.count for place in reversed(range(self.count))])
+            return tf.split(tensor, [(size + index) // self.count for index in reversed(range(self.count))])
 
 
 def _mean(loss: Any) -> Any:
-    """One number is copied quickly."""
     import tensorflow as tf
 
     if loss is None:

@@ -42,7 +42,7 @@ class Scenario:
     """
 
     batch_size: int = 32
-    """Default of the knob of this name, as for other common knobs."""
+    """Default of the knob of this name, as for all common knobs."""
     prefetch: int | str = "auto"
     """A number of batches, `"auto"` or `"off"`."""
     knobs: tuple[Knob, ...] = ()
@@ -58,9 +58,9 @@ class Scenario:
     claims: tuple[Claim, ...] = ()
     """Statements that `tfmon verify` measures."""
     examples_per_step: int = 1
-    """If `data` returns None."""
+    """Examples of a step, if `data` returns None."""
     examples: int | None = None
-    """If fixed: a batch that is too large is then refused early."""
+    """Number of examples, if fixed. A larger batch is then refused early."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -165,10 +165,12 @@ def load(path: Path) -> type[Scenario]:
         (parent for parent in path.parents if any((parent / name).exists() for name in OF_A_ROOT)), path.parent
     )
     installed = (
-        place for place, entry in enumerate(sys.path) if entry.endswith(("site-packages", "dist-packages"))
+        index for index, entry in enumerate(sys.path) if entry.endswith(("site-packages", "dist-packages"))
     )
-    place = next(installed, len(sys.path))
-    sys.path[place:place] = [str(one) for one in (root, root / "src") if one != path.parent and one.is_dir()]
+    index = next(installed, len(sys.path))
+    sys.path[index:index] = [
+        str(folder) for folder in (root, root / "src") if folder != path.parent and folder.is_dir()
+    ]
     spec = importlib.util.spec_from_file_location("tfmon_scenario", path)
     if spec is None or spec.loader is None:
         raise ScenarioError(f"{path} is not a Python file")

@@ -1,6 +1,6 @@
 """The step in each form, and setups built in the background.
 
-All forms share the same 32-bit variables, so a lane keeps its weights. Traces are kept.
+All forms share the same 32-bit variables, so a lane keeps the weights.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Steps:
             return self._made[key]
 
     def _build(self) -> None:
-        """A tf.function needs all variables."""
+        """Make all variables, which a tf.function needs."""
         model = self._model
         if getattr(model, "optimizer", None) is None:
             raise ScenarioError("`model` must return a compiled model: call model.compile(optimizer, loss)")
@@ -78,7 +78,7 @@ class Steps:
         model.optimizer.build(model.trainable_variables)
 
     def _model_for(self, policy: str) -> Any:
-        """16-bit floats underflow without loss scaling."""
+        """Return the model, with loss scaling for float16."""
         import keras
 
         model = self._model
@@ -95,7 +95,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The parts of the loop, or `None` if unchanged."""
+    """The parts of the loop. `None` if unchanged."""
 
     settings: dict[str, KnobValue]
     feed: BatchFeed | None
@@ -104,7 +104,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class SetupReady:
-    """The setup for a request, or its error."""
+    """The setup for a request, or an error."""
 
     request: SetKnob
     result: Setup | BaseException
@@ -117,7 +117,6 @@ class _Worker:
         self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
         self._numbers = itertools.count()
         self._ticks = self._seen_ticks = 0
-        """Odd while a job runs."""
 
     def put(self, urgency: int, job: Callable[[], None]) -> None:
         self._jobs.put((urgency, next(self._numbers), job))
@@ -142,10 +141,7 @@ class _Worker:
 
 
 class SetupBuilder:
-    """Builds setups in the background, and destroys replaced pipelines.
-
-    Pipelines for the next key press are prepared; traces are not. Destroying may take as long as a batch.
-    """
+    """Builds setups in the background, and destroys replaced pipelines."""
 
     def __init__(
         self,
@@ -176,7 +172,7 @@ class SetupBuilder:
         return any([worker.took_time() for worker in self._workers])
 
     def build(self, settings: Settings) -> Setup:
-        """Return a setup now; raises KnobError."""
+        """Return a setup now. Raises KnobError."""
         before = self._settings
         self._pipelines.check(settings)
         self._steps.check(settings)
@@ -211,7 +207,7 @@ class SetupBuilder:
                 self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
     def discard(self, feed: BatchFeed) -> None:
-        """Destroy a pipeline when that delays nothing."""
+        """Destroy a pipeline in the background, which may take as long as a batch."""
         last_references = [feed]
         self._discarding.put(0, last_references.clear)
 

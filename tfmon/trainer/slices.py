@@ -13,35 +13,33 @@ from tfmon.model.requests import RunSlice
 from tfmon.system.lane_clock import lane_clock
 
 WINDOW_NS = 200_000_000
-"""Minimum length. A remainder of less than half a window in a slice is added: every window costs time."""
+"""Minimum length. The last window of a slice gets a remainder of less than half a window."""
 YOUNG_NS, LONG_WINDOW_NS = 60_000_000_000, 1_000_000_000
-"""After a minute of training, windows are longer, for a small recording."""
+"""After a minute of training, windows are longer, to keep recordings small."""
 STRETCH_NS, GPU_STRETCH_NS = 10_000_000, 25_000_000
 STILL_RISING = 1.1
-"""The start of a slice is discarded, because caches and clocks have just served the other lane. It lasts for at
-least two stretches of `STRETCH_NS` or one step (on a GPU, whose clocks rise slowly, `GPU_STRETCH_NS`), until one
-is not faster by this factor, but at most half of the slice. Compared stretches are discarded, so that speed does
-not select the measured ones."""
+"""The start of a slice is discarded, because caches and clocks have just served another lane. The start lasts for
+at least two stretches of `STRETCH_NS` or one step (`GPU_STRETCH_NS` on a GPU), until a stretch is not faster by
+this factor, but at most half of the slice. Compared stretches are discarded, so that speed does not select the
+measured stretches."""
 LONG_STEP_NS = 20_000_000
-"""On a CPU, one such step is the whole start: a switch costs it 3 ms, and the next one nothing."""
+"""On a CPU, one such step is the whole start: the switch costs this step 3 ms."""
 KEPT_NS, GPU_KEPT_NS = 100_000_000, 500_000_000
-"""Such a first step is kept. A second step would double a slice on a GPU. Source: `benchmarks/slow_steps.py
+"""Such a first step is measured, because a second step would double the slice. Source: `benchmarks/slow_steps.py
 switch`."""
 WITH_END_NS = 500_000_000
-"""Last windows are sent with the slice's end, so that the monitor wakes up once."""
+"""A slice's last windows are sent with the slice's end, so that the monitor wakes up once."""
 
 
 class Slices:
     """When a lane may train. Thread: the training thread."""
 
     def __init__(self, device: str = "cpu") -> None:
-        """Start paused; `device` is `cpu` or `gpu`."""
         self.paused = True
         self.current: RunSlice | None = None
         """`None` while the lanes train concurrently."""
         self.start_done = False
         self.ends_ns = 0
-        """Planned end of the last slice."""
         gpu = device == "gpu"
         self.stretch_ns = GPU_STRETCH_NS if gpu else STRETCH_NS
         self._long_step_ns = math.inf if gpu else LONG_STEP_NS
@@ -67,7 +65,7 @@ class Slices:
         self._speed, self._steps, self._examples = None, steps, examples
 
     def pause(self) -> bool:
-        """Pause; return False if paused already."""
+        """Pause. Return False if already paused."""
         if self.paused:
             return False
         self.current, self.paused = None, True
@@ -85,13 +83,13 @@ class Slices:
         return since_ns + window_ns if self.ends_ns - since_ns >= 1.5 * window_ns else self.ends_ns
 
     def keeps(self, span_ns: int, steps: int) -> bool:
-        """End the start with its first stretch if that is one long step; return whether it did."""
+        """Keep the first stretch if it is one long step. Return whether it was kept."""
         long = self.starting and self._speed is None and span_ns >= self._kept_ns and steps == self._steps + 1
         self.start_done = self.start_done or long
         return long
 
     def still_rising(self, now_ns: int, since_ns: int, steps: int, examples: int) -> bool:
-        """Return whether the start goes on: this stretch was the first, or faster."""
+        """Return whether the start continues, because this stretch was the first, or faster."""
         if self.current is None or self.start_done:
             return False
         single = steps - self._steps == 1 and now_ns - since_ns >= self._long_step_ns
@@ -118,13 +116,13 @@ class Slices:
 TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 """Unit of /proc/stat."""
 HAS_RUN_NS = 1_000_000
-"""More CPU time shows that the process was not suspended throughout."""
+"""More CPU time shows that the process has run."""
 
 
 class CpuMeter:
     """Reads the counters of this process and of the machine around a slice.
 
-    Reading 40 threads takes 0.3 ms, so the readings at the end of a slice are used for the next.
+    Reading 40 threads takes 0.3 ms, so a slice begins with the readings of the previous end.
 
     Thread: the training thread. Source: `schedstat` of each thread (time on a core, time in the run queue; the
     kernel's sched-stats.rst), the first line of /proc/stat, `time.process_time_ns`.
@@ -147,7 +145,7 @@ class CpuMeter:
         self._cpu_ns, self._at_ns = time.process_time_ns(), time.monotonic_ns()
 
     def end(self, examples: int) -> SliceLoad | None:
-        """Return the CPU use since `begin`. `None` if the lane was suspended since."""
+        """Return the CPU use since `begin`. `None` if the lane was suspended."""
         if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
         span_ns, cpu_ns = time.monotonic_ns() - self._at_ns, time.process_time_ns() - self._cpu_ns
@@ -180,7 +178,7 @@ class CpuMeter:
         for thread in threads:
             try:
                 file = os.open(f"{self._tasks}/{thread}/schedstat", os.O_RDONLY)
-            except OSError:  # ended, or no such figures
+            except OSError:
                 continue
             try:
                 yield thread, int(os.read(file, 100).split()[1])

@@ -30,29 +30,26 @@ COMPILING = "compiling"
 """Mark of windows with a trace. A mark for long calls would select windows by speed."""
 MOST_OUTLIER_WINDOWS = 3
 LEAST_PAUSE_NS, SAMPLING_BUDGET, LEAST_PAUSE_STEPS = 1_000_000_000, 0.01, 20
-"""Limits of sampling: interval, share of the time, and steps. Sampled steps are in no window."""
+"""Limits of sampling: interval, share of the time, and number of steps."""
 
 
 class StepClock:
     """Collects a window. Step times are written into a ring that is never reallocated.
 
-    The histogram is filled at the end of the window, because CPU caches are cold between steps.
+    The histogram is filled at the window's end, because CPU caches are cold between steps.
 
     Units: nanoseconds of `lane_clock`.
     """
 
     def __init__(self) -> None:
         self.times = array("q", bytes(8 * CAPACITY))
-        """Not in the histogram; the caller writes new ones from `kept` on."""
+        """Step times that are not in the histogram. The caller writes new times from `kept` on."""
         self.done = 0
         self.last_end_ns = 0
         """End of the last step, or 0."""
         self.called_ns = self.waited_ns = 0
-        """Total time in calls and input."""
         self._owed = 0
-        """Examples that were added and taken back."""
         self._suspended_ns = 0
-        """Suspension time when the window began."""
         self._stopped_at_end_ns: int | None = None
         self.reset(lane_clock.now_ns())
 
@@ -63,16 +60,16 @@ class StepClock:
         self._begin(at_ns, marks)
 
     def leave_out(self, until_ns: int, reason: str, marks: Iterable[str] = ()) -> None:
-        """Begin a window at `until_ns`; the current steps are in none."""
+        """Begin a window at `until_ns`. The current steps are in no window."""
         if self.last_end_ns:
             self._left_out_ns[reason] += until_ns - self.began_ns
             self._begin(until_ns, marks)
-        else:  # the first step begins
+        else:
             self.reset(until_ns, marks)
         self.last_end_ns = until_ns
 
     def skip(self, until_ns: int, reasons: Mapping[str, int]) -> int:
-        """Leave out the time since the last step; return its length."""
+        """Leave out the time since the last step. Return the length."""
         by_ns = until_ns - self.last_end_ns
         self._left_out_ns.update(reasons)
         self.began_ns += by_ns
@@ -81,13 +78,13 @@ class StepClock:
         return by_ns
 
     def stop(self) -> None:
-        """Note that no step follows: a later stop is in no window."""
+        """Record that no step follows. A later stop is in no window."""
         self.note_suspension()
         self._stopped_at_end_ns = lane_clock.stopped_ns
 
     @property
     def stopped_ns(self) -> int:
-        """Stopped time until the window's end."""
+        """Total stopped time until the window's end."""
         return lane_clock.stopped_ns if self._stopped_at_end_ns is None else self._stopped_at_end_ns
 
     def note_suspension(self) -> None:
@@ -98,7 +95,7 @@ class StepClock:
 
     @property
     def left_out_ns(self) -> dict[str, int]:
-        """Time since the last window that is not in this one, by reason."""
+        """Time since the last window that this window excludes, by reason."""
         times_ns = {**self._left_out_ns, STOPPED: self.stopped_ns - self._before_ns}
         return {reason: time_ns for reason, time_ns in times_ns.items() if time_ns}
 
@@ -107,7 +104,7 @@ class StepClock:
         self._suspended_ns, self._stopped_at_end_ns = lane_clock.suspended_ns, None
         self.steps = 0
         self.kept = self.added = 0
-        """Step times not in the histogram: counted, and added since."""
+        """Step times outside the histogram: counted, and added."""
         self.examples = 0
         self.input_ns = 0
         self.call_ns = 0
@@ -120,7 +117,7 @@ class StepClock:
         self._longest_ns = 0
 
     def add(self, times_ns: list[int], end_ns: int, examples: int, input_ns: int, call_ns: int) -> None:
-        """Add steps that ended at `end_ns`, for `count_added`. Steps without room have no time."""
+        """Add steps that ended at `end_ns`. Call `count_added` to count them."""
         paid = min(self._owed, examples)
         self._owed -= paid
         self.examples += examples - paid
@@ -147,7 +144,7 @@ class StepClock:
         self.count(seen)
 
     def count_wait(self, began_ns: int, until_ns: int) -> int:
-        """Make the added steps end at `until_ns` with equal lengths; return the length."""
+        """Make the added steps end at `until_ns` with equal lengths. Return the length."""
         written, each_ns = self.kept, (until_ns - began_ns) // self.added
         self.times[written : written + self.added] = array("q", [each_ns] * self.added)
         self.call_ns += until_ns - self.last_end_ns
@@ -155,7 +152,7 @@ class StepClock:
         return each_ns
 
     def take_back(self, steps: int, examples: int) -> None:
-        """Count fewer steps: they were parts of others."""
+        """Count fewer steps, because they were parts of other steps."""
         self.done -= steps
         self._owed += examples
 
@@ -168,7 +165,7 @@ class StepClock:
 
     @property
     def room(self) -> int:
-        """Remaining step times."""
+        """Number of free entries for step times."""
         return CAPACITY - self.kept - self.added
 
     @property
@@ -197,7 +194,7 @@ class StepClock:
 
 @dataclass(slots=True)
 class Samples:
-    """Sums over sampled steps in ns; `examples` of all steps in no window."""
+    """Sums over sampled steps, in ns. `examples` includes all steps in no window."""
 
     steps: int = 0
     examples: int = 0
@@ -221,11 +218,11 @@ class Sampler:
         return now_ns >= self._due_ns
 
     def expect_change(self) -> None:
-        """Drop the next sample: the first call with a batch on the device takes 50 to 95 ms more."""
+        """Drop the next sample. The first call with a batch on the device takes 50 to 95 ms more."""
         self._drops, self._due_ns = self._drop_first, 0
 
     def add(self, sample: Samples, ended_ns: int, extra_ns: float) -> None:
-        """Add a sampled step, which took `extra_ns` more."""
+        """Add a sampled step, which took `extra_ns` longer."""
         sums = self.sums
         sums.examples += sample.examples
         if self._drops:
@@ -246,10 +243,10 @@ class CollectorWatch:
     def __init__(self) -> None:
         self._began_ns = 0
         self._long = False
-        gc.callbacks.append(self._hear)
+        gc.callbacks.append(self._collected)
 
     def settle(self) -> None:
-        """Collect and freeze: a full pass over TensorFlow's objects takes 0.2 s."""
+        """Collect and freeze, because a full pass over TensorFlow's objects takes 0.2 s."""
         gc.collect()
         gc.freeze()
         self._long = False
@@ -259,7 +256,7 @@ class CollectorWatch:
         long, self._long = self._long, False
         return long
 
-    def _hear(self, phase: str, _info: dict[str, Any]) -> None:
+    def _collected(self, phase: str, _info: dict[str, Any]) -> None:
         now_ns = lane_clock.now_ns()
         if phase == "start":
             self._began_ns = now_ns

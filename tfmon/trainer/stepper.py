@@ -20,16 +20,15 @@ DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 
 
 class Stepper:
-    """Trains steps; feed and step can be exchanged. Thread: the training thread."""
+    """Trains steps. Feed and step can be replaced. Thread: the training thread."""
 
     def __init__(
         self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
     ) -> None:
-        """On a `gpu` a sampled batch is copied separately."""
+        """On a `gpu`, a sampled batch is copied separately."""
         self.feed = feed
         self.step = step
         self.reads_loss = False
-        """Whether to wait for each loss."""
         self.loss: Any = None
         self.traces: TraceWatch | None = None
         self.copies = device == "gpu"
@@ -37,13 +36,13 @@ class Stepper:
         self._waiting = waiting
 
     def until(self, deadline_ns: int, limit: int) -> int:
-        """Train at least one step until the deadline, the limit or a message; return its end.
+        """Train at least one step until the deadline, the limit or a message. Return the last step's end.
 
         Raises: ScenarioError when the data ends; all errors of model or pipeline.
         """
         clock_ns, step, batches = lane_clock.now_ns, self.step, self.feed.batches
         clock, waiting = self._clock, self._waiting
-        times, place = clock.times, clock.kept
+        times, first = clock.times, clock.kept
         size, reads = self.feed.batch_examples, self.reads_loss
         traces = self.traces
         assert traces is not None
@@ -62,7 +61,7 @@ class Stepper:
                 self.read_loss()
                 ended_ns = clock_ns()
                 sync_ns += ended_ns - called_ns
-            times[place + steps] = ended_ns - began_ns
+            times[first + steps] = ended_ns - began_ns
             steps += 1
             input_ns += fed_ns - began_ns
             call_ns += called_ns - fed_ns
@@ -119,7 +118,7 @@ class Stepper:
         self._clock.last_end_ns = clock_ns()
 
     def capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
-        """Profile at least one step, after a slow first one; raises CaptureError."""
+        """Profile at least one step, after a slow first step. Raises CaptureError."""
         capture, plain = Capture(folder), (self.feed, self.step)
         try:
             capture.start()

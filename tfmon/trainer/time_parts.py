@@ -43,9 +43,9 @@ from tfmon.system.lane_clock import lane_clock
 Key: TypeAlias = tuple[str, str, str]
 """Group, name and place of a part."""
 Sampled: TypeAlias = tuple[int, int, Key]
-"""Start and end of the time of a line, and the line."""
+"""Start and end of a line's time, and the line."""
 EVERY_NS, EVERY_SHARE = 2_000_000_000, 0.05
-"""Minimum interval of reports, also as a share."""
+"""Minimum interval of reports, in ns and as a share of the time."""
 SMALLER = "smaller parts"
 _SPLIT_BY_LINES = (BEFORE, OUTSIDE)
 SAMPLED_STEPS, PROFILED_STEPS = "sampled", "profile"
@@ -61,7 +61,7 @@ class Account:
         self.begin(lane_clock.now_ns(), lane_clock.now_ns())
 
     def begin(self, started_ns: int, running_ns: int) -> None:
-        """Start an account at `started_ns`. The script runs since `running_ns`."""
+        """Start an account at `started_ns`. The script has run since `running_ns`."""
         self.thread = get_ident()
         self.sampled: Callable[[], Iterable[Sampled]] = tuple
         """Returns new lines, in order."""
@@ -70,9 +70,8 @@ class Account:
         """Whether the first step is done."""
         self._times: Counter[Key] = Counter()
         self._outside: Counter[Key] = Counter()
-        """Times since the last steps."""
         self._in_call_ns = self._freed_ns = 0
-        """Times of marks since the last window, which it counts in call and input."""
+        """Times of marks that the next window counts in call and input."""
         self._in_python: Counter[Key] = Counter()
         self._began_ns, self._suspended_ns = started_ns, lane_clock.stopped_ns
         self._base: Key = (BEFORE, NOT_SPLIT, "")
@@ -81,7 +80,7 @@ class Account:
             (started_ns, (START, INTERPRETER, ""), False),
             (max(started_ns, running_ns), self._base, True),
         ]
-        """Segments since the last `_fold`: start, part, whether of the base."""
+        """Segments since the last `_fold`: start, part, whether it is the base."""
         self._next_ns = 0
 
     def begin_process(self, running_ns: int) -> None:
@@ -89,7 +88,7 @@ class Account:
         self.begin(min(_process_started_ns() or running_ns, running_ns), running_ns)
 
     @property
-    def here(self) -> bool:
+    def measures_caller(self) -> bool:
         """Whether the calling thread is the account's."""
         return get_ident() == self.thread
 
@@ -98,9 +97,9 @@ class Account:
         """Whether the process trains steps."""
         return self._base[0] == STEPS or self._base[1] == FIRST_RUN
 
-    def switch(self, group: str, name: str = NOT_SPLIT, place: str = "", at_ns: int = 0) -> None:
+    def switch(self, group: str, name: str = NOT_SPLIT, line: str = "", at_ns: int = 0) -> None:
         """Change the base since `at_ns`. Marks stay."""
-        base, at_ns, trail = (group, name, place), at_ns or lane_clock.now_ns(), []
+        base, at_ns, trail = (group, name, line), at_ns or lane_clock.now_ns(), []
         ends = [start for start, _, _ in self._trail[1:]]
         for (start, key, of_base), end in zip(self._trail, [*ends, at_ns + 1], strict=True):
             if not of_base or end <= at_ns:
@@ -120,17 +119,17 @@ class Account:
         self.switch(*((STEPS, NOT_SPLIT) if self.trained else (BEFORE, FIRST_RUN)), at_ns=at_ns)
 
     def steps_end(self, group: str, name: str = NOT_SPLIT, at_ns: int = 0) -> None:
-        """Record that steps ended, and what follows."""
+        """Record that steps ended, and the part that follows."""
         self.switch(group, name, at_ns=at_ns)
         self.pause_samples(False)
 
     @contextlib.contextmanager
-    def mark(self, name: str, place: str = "") -> Iterator[None]:
-        """Return a scope whose time is this part."""
-        if not self.here:
+    def mark(self, name: str, line: str = "") -> Iterator[None]:
+        """Return a scope whose time belongs to this part."""
+        if not self.measures_caller:
             yield
             return
-        key = self._base[0], name, place
+        key = self._base[0], name, line
         self._marks.append(key)
         self._trail.append((lane_clock.now_ns(), key, False))
         try:
@@ -140,19 +139,19 @@ class Account:
             outer = self._marks[-1] if self._marks else self._base
             self._trail.append((lane_clock.now_ns(), outer, not self._marks))
 
-    def freed(self, place: str, took_ns: int) -> None:
+    def freed(self, line: str, took_ns: int) -> None:
         """Record a wait for freeing an iterator."""
-        if not self.here or self._marks:
+        if not self.measures_caller or self._marks:
             return
         base, now_ns = self._base, lane_clock.now_ns()
         if self.in_steps:
             self._freed_ns += took_ns
-        self.switch(TENSORFLOW, "freeing an iterator", place, at_ns=now_ns - took_ns)
+        self.switch(TENSORFLOW, "freeing an iterator", line, at_ns=now_ns - took_ns)
         self.switch(*base, at_ns=now_ns)
 
-    def batch_callback(self, name: str, place: str, took_ns: int) -> None:
+    def batch_callback(self, name: str, line: str, took_ns: int) -> None:
         """Record a callback between two steps."""
-        self._in_python[STEPS, f"callback {name}", place] += took_ns
+        self._in_python[STEPS, f"callback {name}", line] += took_ns
 
     def split(self, window: Window) -> None:
         """Split the steps of a window that ends now."""
@@ -209,12 +208,12 @@ class Account:
         self._trail = [(now_ns, key, of_base)]
 
     def report(self, *, last: bool = False, most: int = MOST_PARTS) -> Accounted:
-        """Return the account, with at most this many parts."""
+        """Return the account, with at most `most` parts."""
         self._fold()
         at_ns = time.monotonic_ns()
         times = self._times.copy()
-        for (group, name, place), time_ns in self._outside.items():
-            times[AFTER if group == OUTSIDE else group, name, place] += time_ns
+        for (group, name, line), time_ns in self._outside.items():
+            times[AFTER if group == OUTSIDE else group, name, line] += time_ns
         times[SUSPENDED, NOT_SPLIT, ""] += lane_clock.stopped_ns - self._suspended_ns
         parts = [TimePart(*key, time_ns) for key, time_ns in times.most_common() if time_ns > 0]
         smaller: Counter[str] = Counter()
@@ -233,7 +232,7 @@ class Account:
 
 
 def _process_started_ns() -> int | None:
-    """Source: `starttime` in proc(5), in ticks that include suspend time."""
+    """Source: `starttime` of proc(5), which includes suspend time."""
     try:
         fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         started_ns = int(fields[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")

@@ -12,13 +12,13 @@ from tfmon.system.lane_clock import lane_clock
 MOST_CAUSE_CHARACTERS = 120
 VALUE, SHAPE, DTYPE, OBJECT = "retrace_value", "retrace_shape", "retrace_dtype", "retrace_object"
 OF_DATASET = "Dataset_"
-"""Graphs of tf.data functions, traced when a dataset is made."""
+"""Prefix of the names of tf.data functions' graphs."""
 
 
 class TraceWatch:
     """Counts the graphs that TensorFlow builds for tf.functions in one thread.
 
-    Graphs of loops, branches, datasets and other threads are not counted.
+    Graphs of loops, branches and datasets are not counted.
 
     Thread: the training thread.
     """
@@ -35,8 +35,8 @@ class TraceWatch:
         build = graph_type.__init__
 
         def counting(graph: Any, name: str, *args: Any, **kwargs: Any) -> None:
-            own = threading.get_ident() == self._thread and not str(name).startswith(OF_DATASET)
-            if own and not tf.inside_function():
+            is_counted = threading.get_ident() == self._thread and not str(name).startswith(OF_DATASET)
+            if is_counted and not tf.inside_function():
                 self.count += 1
                 self.latest_ns = lane_clock.now_ns()
                 self._graphs = [*self._graphs[-1:], graph]
@@ -55,7 +55,7 @@ class TraceWatch:
             self.count, self.latest_ns, self._graphs = before
 
     def close(self) -> None:
-        """Stop counting. Another library's wrapper stays."""
+        """Stop counting."""
         if self._graph_type.__init__ is self._counting:
             self._graph_type.__init__ = self._build
         self._thread, self._graphs = 0, []
@@ -86,23 +86,23 @@ def _arguments(graph: Any) -> list[Any]:
 
 
 def describe(path: str, old: Any, new: Any) -> tuple[str, str, bool]:
-    """Return cause and change of an argument, and whether only a batch is smaller."""
-    shapes = [shape_of(one) for one in (old, new)]
-    types = [getattr(getattr(one, "dtype", None), "name", None) for one in (old, new)]
+    """Return the cause of a trace, the argument's change, and whether only a batch is smaller."""
+    shapes = [shape_of(argument) for argument in (old, new)]
+    types = [getattr(getattr(argument, "dtype", None), "name", None) for argument in (old, new)]
     if None not in shapes and shapes[0] != shapes[1]:
         same_rank = len(shapes[0] or ()) == len(shapes[1] or ())
         if same_rank and all(
             size in (was, None) for was, size in zip(shapes[0] or (), shapes[1] or (), strict=True)
         ):
-            return "", "", False  # no other trace follows
+            return "", "", False
         (first, *rest), (now_first, *now_rest) = (shape or [None] for shape in shapes)
         smaller = rest == now_rest and isinstance(first, int) and isinstance(now_first, int) and now_first < first
         return SHAPE, f"`{path}`: {written(shapes[0])} → {written(shapes[1])}", smaller
     if None not in types and types[0] != types[1]:
         return DTYPE, f"`{path}`: {types[0]} → {types[1]}", False
-    values = [getattr(one, "value", one) for one in (old, new)]
+    values = [getattr(argument, "value", argument) for argument in (old, new)]
     if isinstance(values[1], bool) or values[1] is None:
-        return "", "", False  # such as training=False
+        return "", "", False
     if isinstance(values[1], int | float | str):
         was = f"{values[0]!r}" if isinstance(values[0], int | float | str) else "a tensor"
         return VALUE, f"`{path}`: {was} → {values[1]!r}", False
@@ -117,10 +117,10 @@ def shape_of(kind: Any) -> list[Any] | None:
     try:
         return None if shape is None else list(shape)
     except (TypeError, ValueError):
-        return None  # of unknown rank
+        return None
 
 
 def written(shape: Iterable[Any] | None) -> str:
-    """Write a shape, such as "(32, 28)"."""
-    sizes = [str(one) for one in shape or ()]
+    """Return a shape's text, such as "(32, 28)"."""
+    sizes = [str(size) for size in shape or ()]
     return f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"

@@ -1,4 +1,4 @@
-"""The app."""
+"""The Textual application."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from typing import Any, ClassVar
 
 from textual import events
@@ -34,11 +32,11 @@ from tfmon.units import Charset, charset
 TICK_S = 0.5
 CALM_TICKS, STILL_TICKS = 4, 10
 MOST_ERRORS, REPEATED_S = 3, 30.0
-"""Errors without a key press after which the screen closes."""
+"""Errors without a key press, within `REPEATED_S` seconds, after which the screen closes."""
 
 
 class MonitorApp(TerminalApp[Ending]):
-    """A source on the screen. `run()` returns how it ended, `None` if the screen failed (see `broken`).
+    """Displays a source. `run()` returns the ending, or `None` if the screen failed (see `broken`).
 
     After "forced" the caller must end the lanes; after `None` they still train. Thread: the app's.
     """
@@ -83,8 +81,8 @@ class MonitorApp(TerminalApp[Ending]):
         characters: Charset | None = None,
         keymap: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare the screen. `suspend` stops the process until `fg`; `keymap` has keys by their ids."""
-        if os.environ.get("NO_COLOR") == "":  # does not count, and Textual must not see it
+        """Prepare the screen. `suspend` stops the process until `fg`; `keymap` maps ids to keys."""
+        if os.environ.get("NO_COLOR") == "":  # an empty value has no effect, but Textual would obey it
             del os.environ["NO_COLOR"]
         colourless = "NO_COLOR" in os.environ
         characters = characters or charset(sys.stdout.encoding or "", os.environ)
@@ -92,7 +90,6 @@ class MonitorApp(TerminalApp[Ending]):
         self.monitor = Monitor(
             self,
             source,
-            make_screen,
             charset=characters,
             keys={**(without_arrows() if characters == "ascii" else {}), **(keymap or {})},
             readonly=readonly,
@@ -114,11 +111,11 @@ class MonitorApp(TerminalApp[Ending]):
         return theme_variables(dark=self.current_theme.dark, ansi=self.current_theme.ansi)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Draw with the characters that the terminal has."""
+        """Replace characters that the terminal lacks."""
         return [*super().get_line_filters(), *self._characters]
 
     def get_default_screen(self) -> Screen[Any]:
-        """Return the screen of the source."""
+        """Return the source's screen."""
         return self.monitor.screen
 
     def on_mount(self) -> None:
@@ -132,12 +129,13 @@ class MonitorApp(TerminalApp[Ending]):
         self.call_after_refresh(self._on_first_paint)
 
     def on_resize(self) -> None:
-        """Paint the whole screen: a terminal that was smaller for a moment has lost the rest."""
+        """Draw the whole screen, because a terminal loses cells when it shrinks."""
+        self.forget()
         self.screen.refresh()
 
     async def on_event(self, event: events.Event) -> None:
-        """Note a key or click. Esc and a letter in one burst arrive as a key with Alt."""
-        self.pace.check()
+        """Note a key or click, and split a key with Alt: Esc and a letter sent at once arrive as one."""
+        self.hold()
         if isinstance(event, events.Key) and event.key.startswith("alt+") and event.character:
             self.call_after_refresh(self.post_message, events.Key(event.character, event.character))
             event = events.Key("escape", "\x1b")
@@ -153,14 +151,14 @@ class MonitorApp(TerminalApp[Ending]):
             return
 
         def show_no_race(reason: str) -> None:
-            monitor.view = replace(monitor.view, no_race=reason)
+            monitor.view.no_race = reason
             monitor.pull()
 
         say = partial(self.request, monitor.say)
         monitor.work(partial(monitor.source.start, say), failed=show_no_race)
 
     def action_set_theme(self, name: str) -> None:
-        """Show everything in the colours of another theme."""
+        """Change the colour theme."""
         self.theme = name
 
     def _monitors(self) -> Iterator[Monitor]:
@@ -174,13 +172,10 @@ class MonitorApp(TerminalApp[Ending]):
         self._ticks += 1
         if not self.screen_stack:
             return  # the app is closing
-        shown = next(self._monitors())
         still = isinstance(self.screen, MonitorScreen) and self.screen.still
-        ticks = STILL_TICKS if still else 1 if shown.lively(shown.source.snapshot()) else CALM_TICKS
-        if self._ticks % ticks:
-            return
-        for monitor in reversed(list(self._monitors())):
-            if monitor.moves():
+        ticks = STILL_TICKS if still else 1 if next(self._monitors()).lively() else CALM_TICKS
+        if self._ticks % ticks == 0:
+            for monitor in reversed(list(self._monitors())):
                 monitor.pull()
 
     def pull(self) -> None:
@@ -188,32 +183,32 @@ class MonitorApp(TerminalApp[Ending]):
         next(self._monitors()).pull()
 
     def draw(self, owner: object) -> None:
-        """Draw the screen of a monitor unless the terminal still takes the frame before."""
-        self.pace.check()
+        """Draw a monitor's screen unless the terminal still receives the previous frame."""
+        self.hold()
         screen = self.screen
-        if self.pace.held or not isinstance(screen, MonitorScreen):
+        if self.held or not isinstance(screen, MonitorScreen):
             return
         if screen.monitor is owner and screen.is_mounted:
             screen.redraw()
 
     def on_key(self, event: events.Key) -> None:
-        """Pass input to a screen that opened while it was typed."""
+        """Pass typed characters to a screen that just opened."""
         type_early = getattr(self.screen, "type_early", None) if self.screen_stack else None
         if type_early is not None and event.is_printable:
             type_early(event.character)
 
     async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
-        """Run the action of a key and remove the previous message."""
+        """Run a key's action and remove the previous message."""
         monitor = next(self._monitors())
-        before = monitor.said
+        count_before = monitor.message_count
         handled = await super().run_action(*call, **more)
-        if monitor.said == before:
+        if monitor.message_count == count_before:
             monitor.unsay()
         return handled
 
     def take_error(self, error: Exception, part: MessagePump) -> None:
-        """Close the page of a part that failed, and show a line. Repeated errors close the screen."""
-        stack, what = self.screen_stack, "the page failed"
+        """Close the failed page and display the error. Repeated errors close the screen."""
+        stack, message = self.screen_stack, "the page failed"
         failed: Screen[Any] | None = None
         with contextlib.suppress(NoScreen, IndexError):
             failed = part.screen if isinstance(part, Widget) else stack[-1]
@@ -223,27 +218,27 @@ class MonitorApp(TerminalApp[Ending]):
                 for monitor in self._monitors():
                     monitor.forget(page)
         else:
-            now_s, what = time.monotonic(), "the screen failed"
+            now_s, message = time.monotonic(), "the screen failed"
             self._errors_s = [*(at_s for at_s in self._errors_s if now_s - at_s < REPEATED_S), now_s]
             if len(self._errors_s) == MOST_ERRORS or not stack:
                 self.broken = error
                 self.exit()
                 return
-        next(self._monitors()).notify(f"{what}: {described(error)}")
+        next(self._monitors()).notify(f"{message}: {described(error)}")
 
     def request_quit(self) -> None:
-        """End the race and leave, as for a signal. Thread: any, and any signal handler."""
+        """End the race and close the screen after a signal. Thread: any, and any signal handler."""
         self._quit_was_requested = True
         self.request(self.monitor.quit, "signal")
 
-    def request(self, call: Callable[..., object], *given: object) -> None:
-        """Call one of the app's methods in its thread. Thread: any, and any signal handler."""
+    def request(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call a method in the app's thread. Thread: any, and any signal handler."""
         if self._loop_of_app is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the app has ended
-                self._loop_of_app.call_soon_threadsafe(self.call_later, call, *given)
+            with contextlib.suppress(RuntimeError):  # the app has ended
+                self._loop_of_app.call_soon_threadsafe(self.call_later, call, *arguments)
 
     async def action_quit(self) -> None:
-        """End the lanes and leave; the second time, at once."""
+        """End the lanes and close the screen; the second time, at once."""
         shown = next(self._monitors())
         self.monitor.quit()
         if shown is not self.monitor and not self.monitor.view.stopping:
@@ -252,32 +247,6 @@ class MonitorApp(TerminalApp[Ending]):
     def action_stop(self) -> None:
         """Suspend this process and the lanes until `fg`."""
         if self._suspend is None:
-            self.monitor.say("tfmon was started by no shell that could continue it, so it is not suspended")
+            self.monitor.say("not suspended: tfmon was not started by a shell that could continue it")
         else:
             self._suspend()
-
-
-_SCREENS = {
-    "sweep": ("experiments", "SweepPage"), "replay": ("replay", "ReplayScreen"),
-    "race": ("race_screen", "RaceScreen"),
-    "lane": ("lane_page", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
-    "profile": ("report_pages", "ProfilePage"), "profiles": ("profiles_page", "ProfilesPage"),
-    "gpus": ("gpus_page", "GpusPage"), "doctor": ("report_pages", "DoctorPage"),
-    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("report_pages", "CopyPage"),
-    "scenarios": ("help", "ScenarioPage"), "crossover": ("experiments", "CrossoverPage"),
-    "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
-    "account": ("account_page", "AccountPage"),
-    "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
-}  # fmt: skip
-"""Module and callable that makes each screen."""
-
-
-def make_screen(name: str, monitor: Monitor) -> Screen[Any]:
-    """Make a screen; "race" is also a sweep or a replay."""
-    if name == "race" and monitor.sweep is not None:
-        name = "sweep"
-    elif name == "race" and monitor.source.playback is not None:
-        name = "replay"
-    module, kind = _SCREENS[name]
-    screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(monitor)
-    return screen

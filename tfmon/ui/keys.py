@@ -1,4 +1,4 @@
-"""Every key, declared once, and how keys are written."""
+"""The key bindings, and the displayed names of keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A binding: its keys, its action, and its purpose."""
+    """A key binding."""
 
     id: str
     keys: str
@@ -54,13 +54,7 @@ RACE_KEYS = (
     Key("page.next", "pagedown", "move_page(1)", "show hidden lanes, and focus the first of them", "Lanes"),
     Key("page.previous", "pageup", "move_page(-1)", "show the hidden lanes before, likewise", "Lanes"),
     Key("zoom", "z", "toggle_zoom", "zoom in on one lane, and back; so does a double click", _CLOSER),
-    Key(
-        "chart.metric",
-        "v",
-        "next_metric",
-        "chart throughput, step time, loss, CPU or memory",
-        _CLOSER,
-    ),
+    Key("chart.metric", "v", "next_metric", "chart throughput, step time, loss, CPU or memory", _CLOSER),
     Key("chart.scale", "a", "next_scale", "change the axis of the charts: shared, or each lane's own", _CLOSER),
     Key("chart.span", "h", "next_span", "show 1, 5 or 30 minutes in the charts", _CLOSER),
     Key("account", "A", "open('account')", "show where the time of the whole run went, by line", _CLOSER),
@@ -96,7 +90,6 @@ PAGE_KEYS = (
     Key("log.view", "v", "turn_view", "show all lines of the log, events, output or TensorFlow's", "On a page"),
     Key("run.delete", "D", "delete", "delete a recorded run, after a question", "On a page"),
 )
-"""Keys of the pages."""
 
 REPLAY_KEYS = (
     Key("replay.pause", "space", "playback('toggle')", "pause or play; at the end, from the start", "Replay"),
@@ -114,23 +107,16 @@ REPLAY_KEYS = (
     Key("replay.end", "end", "go_to_end(1)", "go to the end", "Replay"),
 )
 
-_WATCHING = (
+_READ_ONLY = (
     "show_crossover", "save_picture", "save_report",
     *(f"open({name!r})" for name in ("help", "history", "palette", "copy", "account")),
     *(f"show_tab({name!r})" for name in ("race", "lane", "log", "knobs", "gpus", "runs")),
     "move_focus", "focus_all", "focus_lane", "move_page", "quit",
     "toggle_zoom", "next_metric", "next_scale", "next_span",
 )  # fmt: skip
-"""Actions that a replay has, too."""
 
 SWEEP_KEYS = (
-    Key(
-        "sweep.curve",
-        "c",
-        "toggle_curve",
-        "draw the ratio over a knob, then over the next one",
-        "Sweep",
-    ),
+    Key("sweep.curve", "c", "toggle_curve", "draw the ratio over a knob, then over the next one", "Sweep"),
 )
 
 STOP = Key("quit.now", "ctrl+c,ctrl+q", "quit", "end the lanes and leave, from any page", "On a page")
@@ -163,23 +149,19 @@ def keymap_mistakes(keymap: Mapping[str, object]) -> list[str]:
 
 
 def _key_name(key: str) -> str:
-    """Return the name by which Textual knows a key that may be written as its character."""
-    return unicodedata.name(key).lower().replace("-", "_").replace(" ", "_") if _is_sign(key) else key
-
-
-def _is_sign(key: str) -> bool:
-    return len(key) == 1 and not key.isalnum()
+    is_sign = len(key) == 1 and not key.isalnum()
+    return unicodedata.name(key).lower().replace("-", "_").replace(" ", "_") if is_sign else key
 
 
 TABS = {
     "race": "close", "lane": "lane.detail", "log": "lane.log", "knobs": "knobs", "profile": "lane.profile",
     "gpus": "gpus", "doctor": "doctor", "runs": "runs",
 }  # fmt: skip
-"""Pages beside the race, and the ids of their keys."""
+"""Key ids by tab."""
 
 
 def tab_action(name: str) -> str:
-    """Return the action that shows a page, or the race."""
+    """Return the action that displays a tab."""
     return "show_tab('race')" if name == "race" else BY_ID[TABS[name]].action
 
 
@@ -192,8 +174,8 @@ _NAMED = ("space", "tab", "enter", "backspace", "home", "end")
 
 
 def watches(action: str) -> bool:
-    """Return whether an action leaves the race as it is."""
-    return action in _WATCHING or action.partition("(")[0] in _WATCHING
+    """Return whether an action changes nothing in the race."""
+    return action in _READ_ONLY or action.partition("(")[0] in _READ_ONLY
 
 
 def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
@@ -207,13 +189,13 @@ def listed_keys(*, replay: bool, sweep: bool) -> tuple[Key, ...]:
 
 
 def key_of(binding: str, keys: Mapping[str, str]) -> str:
-    """Return the name of the first key of a binding. `keys` has the changed keys."""
+    """Return the first key of a binding; `keys` maps ids to the user's keys."""
     return label(keys.get(binding, BY_ID[binding].keys))
 
 
 @functools.lru_cache(maxsize=256)
 def label(keys: str) -> str:
-    """Return the displayed name of the first of some keys: `Ctrl+X`, `?`, `Esc`."""
+    """Return the displayed name of the first key: `Ctrl+X`, `?`, `Esc`."""
     *modifiers, name = keys.split(",", maxsplit=1)[0].strip().split("+")
     if name in _WRITTEN:
         name = _WRITTEN[name]
@@ -230,6 +212,6 @@ def label(keys: str) -> str:
 
 
 def without_arrows() -> dict[str, str]:
-    """Return words such as `Down` for the arrow keys, by id."""
+    """Return names such as `Down` for arrow keys, by id."""
     first = {key.id: key.keys.split(",")[0] for key in KEYS}
     return {id: key.title() for id, key in first.items() if not label(key).isascii()}

@@ -1,4 +1,4 @@
-"""The messages that widgets send to their screen."""
+"""Messages from widgets to their screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.message import Message
 
 @dataclass
 class LaneClicked(Message):
-    """The pane of a lane was clicked."""
+    """A lane's pane was clicked."""
 
     lane: int
     twice: bool
@@ -17,7 +17,7 @@ class LaneClicked(Message):
 
 @dataclass
 class KnobStepped(Message):
-    """A knob was stepped with the wheel or the right button of the mouse."""
+    """The mouse changed a knob."""
 
     name: str
     direction: int
@@ -25,6 +25,6 @@ class KnobStepped(Message):
 
 @dataclass
 class TimelineClicked(Message):
-    """The time line of a replay was clicked, at a cell of its row."""
+    """A cell of a replay's time line was clicked."""
 
     cell: int

@@ -1,11 +1,11 @@
-"""The display of a source, and the actions of its keys."""
+"""The display of a source, and the requests of its keys."""
 
 from __future__ import annotations
 
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -15,22 +15,23 @@ from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import progress_text
 from tfmon.analysis.sweep_ranking import Ranking, rank
-from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.control_messages import Command
+from tfmon.model.lane_events import PAUSED
+from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import Source
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import TABS, key_of
 from tfmon.ui.render.bars import failure_line
-from tfmon.ui.source import Display, focused_index, with_failures
+from tfmon.ui.source import Display, focused_index
 from tfmon.ui.terminal import TerminalApp
 from tfmon.units import Charset
 
 SECOND_NS = 1_000_000_000
 CALM_NS = 10 * SECOND_NS
-"""Time after a key press until the screen is drawn less often."""
+"""Time after a key press during which the screen is drawn often."""
 MESSAGE_S = 5.0
 NOTICE_S = 3.0
-"""A key press sooner than this after a notice does not remove the notice."""
-FOREVER_NS = 2**63
+"""Time during which a key press does not remove a notice."""
 LEAVE = "doctor"
 """Id of the key that leaves a detachable run."""
 READ_ONLY = "read only: this screen shows the race and changes nothing (--readonly)"
@@ -38,6 +39,19 @@ READ_ONLY = "read only: this screen shows the race and changes nothing (--readon
 Value = TypeVar("Value")
 Ending: TypeAlias = Literal["quit", "forced", "signal", "left"]
 """How the app ended: "forced" if the user did not wait, "left" if the run continues."""
+
+_SCREENS = {
+    "sweep": ("experiments", "SweepPage"), "replay": ("race_screen", "ReplayScreen"),
+    "race": ("race_screen", "RaceScreen"),
+    "lane": ("lane_page", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
+    "profile": ("report_pages", "ProfilePage"), "profiles": ("profiles_page", "ProfilesPage"),
+    "gpus": ("gpus_page", "GpusPage"), "doctor": ("report_pages", "DoctorPage"),
+    "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("report_pages", "CopyPage"),
+    "scenarios": ("help", "ScenarioPage"), "crossover": ("experiments", "CrossoverPage"),
+    "new crossover": ("choices", "NewCrossoverPage"), "history": ("experiments", "HistoryPage"),
+    "account": ("report_pages", "AccountPage"),
+    "tuning": ("experiments", "TunePage"), "palette": ("help", "palette_of"),
+}  # fmt: skip
 
 
 class Monitor:
@@ -47,7 +61,6 @@ class Monitor:
         self,
         app: TerminalApp[Ending],
         source: Source,
-        make: Callable[[str, Monitor], Screen[Any]],
         *,
         charset: Charset,
         keys: Mapping[str, str],
@@ -55,17 +68,17 @@ class Monitor:
         below: Monitor | None = None,
     ) -> None:
         self.app, self.source, self.below = app, source, below
-        self._make = make
         self.analysis = analyse(source.snapshot())
         self.sweep = self._ranked()
         self.lane = 0
-        self.said = 0
+        self.message_count = 0
         self.view = Display(
             charset=charset,
             keys=keys,
             readonly=readonly,
             race=self.snapshot.race.number,
             replay=source.playback is not None,
+            above=below is not None,
             tabs=tuple(
                 name
                 for name in (TABS if source.tabs is None else source.tabs)
@@ -77,17 +90,21 @@ class Monitor:
         self._played_s: float | None = None
         self._touched_ns = 0
         self._noticed_s = 0.0
-        self._told: tuple[str, ...] = ()
+        self._reported: tuple[str, ...] = ()
 
     @functools.cached_property
     def screen(self) -> Screen[Any]:
-        """The race, replay or sweep."""
-        return self._make("race", self)
+        """The screen of the race, replay or sweep."""
+        return self._make("sweep" if self.sweep is not None else "replay" if self.view.replay else "race")
+
+    def _make(self, name: str) -> Screen[Any]:
+        module, kind = _SCREENS[name]
+        screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(self)
+        return screen
 
     def over(self, source: Source) -> Monitor:
-        """Return a monitor of another source that is shown above this one."""
-        view = self.view
-        return Monitor(self.app, source, self._make, charset=view.charset, keys=view.keys, below=self)
+        """Return a monitor for a source displayed above this one."""
+        return Monitor(self.app, source, charset=self.view.charset, keys=self.view.keys, below=self)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -95,23 +112,19 @@ class Monitor:
         return self.analysis.snapshot
 
     def touched(self) -> None:
-        """Draw every change at once for a while after a key."""
+        """Draw changes at once after a key press, for `CALM_NS`."""
         self._touched_ns = self.snapshot.at_ns
 
-    def moves(self) -> bool:
-        """Return whether to draw now."""
-        snapshot = self.source.snapshot()
-        return snapshot.at_ns // SECOND_NS != self.snapshot.at_ns // SECOND_NS or self.lively(snapshot)
-
-    def lively(self, snapshot: Snapshot) -> bool:
-        """Return whether every two seconds is not enough."""
+    def lively(self) -> bool:
+        """Return whether to draw more often than every two seconds."""
+        snapshot = self.snapshot
         training = any(not lane.over and lane.phase != PAUSED for lane in snapshot.lanes)
         since_ns = max(self._touched_ns, snapshot.race.started_ns or snapshot.at_ns)
         calm = snapshot.at_ns - since_ns > CALM_NS
         return (training and not calm) or self.below is not None
 
     def play(self) -> None:
-        """Draw, if a recording is played."""
+        """Draw if a recording is playing."""
         if self.source.playback is not None and self.source.playback.state().playing:
             self.pull()
 
@@ -119,69 +132,66 @@ class Monitor:
         state = self.snapshot.sweep
         if state is None or (before is not None and before.state is state):
             return before
-        return rank(state, None if state.over else before)  # at its end as when its file is read
+        return rank(state, None if state.over else before)  # the final ranking must equal the file's
 
     def pull(self) -> None:
-        """Play on, read the source, and draw what changed."""
+        """Advance the replay, read the source, and draw."""
         if self.source.playback is not None:
             now_s = time.monotonic()
             self.source.playback.tick(0.0 if self._played_s is None else now_s - self._played_s)
             self._played_s = now_s
         self.analysis = analyse(self.source.snapshot(), self.analysis)
         self.sweep = self._ranked(self.sweep)
-        if self.view.race != self.snapshot.race.number:  # focus, scales and failures came from another race
-            fresh = replace(self.view, race=self.snapshot.race.number, zoomed=False)
-            self.view = replace(fresh, focused=None, scales={}, seen=(), unseen=())
+        if self.view.race != self.snapshot.race.number:
+            view = self.view
+            view.race, view.zoomed, view.focused = self.snapshot.race.number, False, None
+            view.scales, view.seen, view.unseen = {}, (), ()
         if lost := self.source.lost():
-            self.view = replace(self.view, notice=lost, readonly=True)
+            self.view.notice, self.view.readonly = lost, True
         if (below := self.below) is not None:
-            live = with_failures(below.view, below.snapshot, ())
-            line = failure_line(live, below.snapshot, key_of("close", self.view.keys))
-            if line and (live.unseen != self._told or not self.view.message):
-                self._told, said = live.unseen, f"in the race that runs: {line}"
-                self.view = replace(self.view, message=said, message_until_ns=FOREVER_NS)
+            below.view.note_failures(below.snapshot)
+            line = failure_line(below.view, below.snapshot, key_of("close", self.view.keys))
+            if line and (below.view.unseen != self._reported or not self.view.message):
+                self._reported, self.view.message = below.view.unseen, f"in the race that runs: {line}"
         self.app.draw(self)
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
-        """Show a line for some seconds, or until `done`."""
-        self.said += 1
-        number = self.said
-        until_ns = self.source.snapshot().at_ns + round(MESSAGE_S * SECOND_NS)
+        """Display a message for some seconds, or until `done`."""
+        self.message_count += 1
+        number = self.message_count
 
         def unsay() -> None:
-            if self.said == number and self.view.message == message:  # and not the same line, said again
+            if self.message_count == number and self.view.message == message:
                 self.unsay()
-                self.pull()
+                self.app.draw(self)
 
-        if self.source.playback is not None:  # whose clock is the race's
-            until_ns = FOREVER_NS
-            self.app.set_timer(MESSAGE_S, unsay)
-        self.view = replace(self.view, message=message, message_until_ns=until_ns, message_done=done)
-        self.pull()
+        self.app.set_timer(MESSAGE_S, unsay)
+        self.view.message, self.view.message_done = message, done
+        self.pull()  # the next key must start from the values that this key requested
 
     def unsay(self) -> None:
-        """Take back the line that is shown."""
+        """Remove the displayed message."""
         kept = self.view.notice if time.monotonic() - self._noticed_s < NOTICE_S else ""
-        self.view = replace(self.view, message="", message_until_ns=0, notice=kept)
+        self.view.message, self.view.notice = "", kept
 
     def notify(self, line: str) -> None:
-        """Show a line until a key is pressed, without drawing, which may have failed."""
+        """Set a notice that stays until a key press. Drawing may have failed, so do not draw."""
         self._noticed_s = time.monotonic()
-        self.view = replace(self.view, message="", message_until_ns=0, notice=line)
+        self.view.message, self.view.notice = "", line
 
     def open(self, name: str) -> None:
-        """Show a page, which closes again, over the current one."""
-        self.app.push_screen(self._make(name, self))
+        """Display a new page above the current one."""
+        self.app.push_screen(self._make(name))
 
     def show(self, name: str) -> None:
-        """Show a page; a page that is shown already closes."""
+        """Display a tab, or close it if it is displayed."""
         app = self.app
         above = app.screen_stack[app.screen_stack.index(self.screen) + 1 :]
         if not above:
             focused = focused_index(self.view, self.snapshot)
             self.lane = self.lane if focused is None else focused
         if name != "race" and name not in self._kept:
-            self._kept[name] = self._make(name, self)
+            self._kept[name] = self._make(name)
             app.install_screen(self._kept[name], f"{name}-{id(self)}")
         for _ in above:
             app.pop_screen()
@@ -190,12 +200,12 @@ class Monitor:
             app.push_screen(page)
 
     def forget(self, page: Screen[Any]) -> None:
-        """Make a page again when it is shown next."""
+        """Discard a page, so that the next display creates a new one."""
         for name in [name for name, kept in self._kept.items() if kept is page]:
             self.app.uninstall_screen(self._kept.pop(name))
 
     def close(self) -> None:
-        """Remove every page and close the source. No page may be displayed."""
+        """Remove all pages and close the source. No page may be displayed."""
         for page in [*self._kept.values()]:
             self.forget(page)
             page.remove()
@@ -203,25 +213,25 @@ class Monitor:
 
     @property
     def refusal(self) -> str:
-        """Reason why keys may not change the race. Empty if they may."""
+        """Why keys may not change the race. Empty if they may."""
         return self.source.refusal or self.source.lost() or (READ_ONLY if self.view.readonly else "")
 
     def may_change(self) -> bool:
-        """Return whether keys may change the race; if not, say why."""
+        """Return whether keys may change the race; if not, display the reason."""
         if self.refusal:
             self.say(self.refusal)
         return not self.refusal
 
-    def confirmed(self, key: str, lanes: Collection[LaneState], what: str) -> bool:
-        """Return whether a key may act on lanes. Asks once for lanes of a user's command."""
+    def confirmed(self, key: str, lanes: Collection[LaneState], action: str) -> bool:
+        """Return whether a key may act on lanes. For lanes of a user's command, ask first."""
         leaves = key == "quit" and self.source.detachable
-        own = [lane for lane in lanes if lane.script.command or leaves]
+        lanes_to_confirm = [lane for lane in lanes if lane.script.command or leaves]
         sweeps = leaves and self.sweep is not None and not self.sweep.state.over
-        if not own and not sweeps:
+        if not lanes_to_confirm and not sweeps:
             return True
         now_ns, confirmed = self.source.snapshot().at_ns, self.asks(key)
         started_ns = self.snapshot.race.started_ns or now_ns
-        ends = [(max(started_ns, lane.process.started_ns), lane.end.event) for lane in own]
+        ends = [(max(started_ns, lane.process.started_ns), lane.end.event) for lane in lanes_to_confirm]
         ran_ns = max(((now_ns if end is None else end.at_ns) - began_ns for began_ns, end in ends), default=0)
         again = key_of(key, self.view.keys)
         ran = progress_text(self.sweep) if sweeps and self.sweep else f"{units.clock(ran_ns / 1e9)} of training"
@@ -229,31 +239,31 @@ class Monitor:
             goes_on = f"leave {self.snapshot.race.scenario} running ({key_of(LEAVE, self.view.keys)})"
             self.say(f"{goes_on}, or end it ({again})? {ran}")
         elif not confirmed:
-            self.say(f"{what} ({ran})? {again} again: yes")
+            self.say(f"{action} ({ran})? {again} again: yes")
         self._question = (key, "" if confirmed else self.view.message)
         return confirmed
 
     def asks(self, key: str) -> bool:
-        """Return whether the question of a key is shown."""
-        now_ns = self.source.snapshot().at_ns
-        return self._question == (key, self.view.message) and now_ns < self.view.message_until_ns
+        """Return whether a key's question is displayed."""
+        return self._question == (key, self.view.message) and bool(self.view.message)
 
     def leave(self) -> None:
-        """Leave a run that continues without the screen."""
+        """Close the screen; the run continues."""
         self.source.leave()
         self.app.exit("left")
 
     def quit(self, ending: Ending = "quit") -> None:
-        """Go back, or end the lanes and leave; the second time at once."""
+        """Close a replay, or end the lanes and close the screen; the second time at once."""
         if self.below is not None:
             self.screen.dismiss(None)
         elif self.source.playback is not None:
             self.app.exit(ending)
         elif self.view.stopping:
             if ending == "quit":
-                self.source.end_now()
+                self.source.send(Command("end now"))
                 self.app.exit("forced")
         else:
+            self.pull()  # to notice a lost connection
             training = [lane for lane in self.snapshot.lanes if not lane.over]
             can_only_leave = self.source.detachable and self.view.readonly
             if ending == "quit" and can_only_leave:
@@ -261,10 +271,10 @@ class Monitor:
                 return
             if ending == "quit" and not self.confirmed("quit", training, f"end {self.snapshot.race.scenario}"):
                 return
-            self.view = replace(self.view, stopping=True)
+            self.view.stopping = True
             while len(self.app.screen_stack) > 1:
                 self.app.pop_screen()
-            self.pull()
+            self.app.draw(self)
             self.work(self.source.stop, lambda _: self.app.exit(ending), lambda _: self.app.exit(ending))
 
     def work(
@@ -273,11 +283,11 @@ class Monitor:
         then: Callable[[Value], object] | None = None,
         failed: Callable[[str], object] | None = None,
     ) -> None:
-        """Call `do` in a thread, then `then` with its result or `failed` with an error."""
+        """Call `do` in a thread, then `then` with the result or `failed` with the error."""
         self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
 
     def save_report(self) -> None:
-        """Write a report of the recording, and show its path."""
+        """Write a report of the recording and display the path."""
         recording, runs = self.snapshot.recording, self.source.runs
         path = recording.path if recording is not None else ""
         if runs is None or not path:
@@ -289,14 +299,14 @@ class Monitor:
         race = self.snapshot.race
 
         def saved(line: str) -> None:
-            self.view = replace(self.view, busy="")
+            self.view.busy = ""
             closed = self.below is not None and self.screen not in self.app.screen_stack
             shown = self.below if closed and self.below is not None else self
             same = shown is self and self.source.snapshot().race.number == race.number
             shown.notify(line if same else f"report of {race.scenario}: {line}")
             shown.pull()
 
-        self.view = replace(self.view, busy="writing a report of what is recorded up to now…")
+        self.view.busy = "writing a report of what is recorded up to now…"
         self.pull()
         self.work(lambda: runs.report(path), saved, saved)
 
@@ -304,10 +314,10 @@ class Monitor:
         """Save the screen as SVG and a table as text."""
         stem = f"tfmon-{self.snapshot.race.scenario or 'screen'}-{time.strftime('%Y%m%d-%H%M%S')}"
         try:
-            said = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
+            message = f"saved {self.app.save_screenshot(f'{stem}.svg', str(Path.cwd()))}"
             if table:
                 Path(f"{stem}.txt").write_text(table + "\n", encoding="utf-8")
-                said += " and .txt"
+                message += " and .txt"
         except OSError as error:
-            said = f"{stem} could not be saved: {error.strerror or error}"
-        self.say(said)
+            message = f"{stem} could not be saved: {error.strerror or error}"
+        self.say(message)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning_trials import undoes_last
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
-from tfmon.model.lane_state import ABSENT, FAILED, OUT_OF_MEMORY, PAUSED, RACING, LaneState
+from tfmon.model.lane_events import OUT_OF_MEMORY
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState
 from tfmon.model.script_events import FIT
 from tfmon.model.series import TUNING
 from tfmon.model.session import Snapshot
@@ -29,15 +30,14 @@ class Scale:
     high: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Display:
-    """State of the screen itself."""
+    """State of the screen. Thread: the app's."""
 
     focused: str | None = None
     message: str = ""
-    message_until_ns: int = 0
     message_done: Callable[[Snapshot], bool] | None = None
-    """Whether the announced event has happened."""
+    """Whether the event that `message` announces has happened."""
     notice: str = ""
     busy: str = ""
     race: int = 0
@@ -48,14 +48,18 @@ class Display:
     stopping: bool = False
     metric: str = "throughput"
     scale: str = ""
-    """`SHARED`, `OWN`, or empty: lanes that differ much have their own scale."""
+    """`SHARED`, `OWN`, or empty to decide by how much the lanes differ."""
     span_s: int = SPANS_S[0]
     scales: Mapping[str, Scale] = field(default_factory=dict)
-    """Scales as last drawn, by lane name or `SHARED`."""
+    """Last drawn scales, by lane name or `SHARED`."""
+    verdict: tuple[int, int, int] = (0, 0, 0)
+    """Last drawn width, height, and rows of the verdict."""
     zoomed: bool = False
     zoomed_from: str | None = None
     readonly: bool = False
     replay: bool = False
+    above: bool = False
+    """Whether `q` goes back to another race."""
     tabs: tuple[str, ...] = ()
     charset: Charset = "braille"
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -65,36 +69,33 @@ class Display:
         """Whether no key changes the race."""
         return self.readonly or self.replay
 
+    def note_failures(self, snapshot: Snapshot, shown: Collection[str] = ()) -> bool:
+        """Store which failed lanes were displayed. Return whether something changed."""
+        failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
+        new = [name for name in failed if name not in self.unseen and name not in self.seen]
+        before = self.unseen, self.seen
+        self.unseen = tuple(
+            name for name in (*self.unseen, *new) if name in failed and name not in {*new} & {*shown}
+        )
+        self.seen = tuple(name for name in (*self.seen, *new) if name in failed and name not in self.unseen)
+        return (self.unseen, self.seen) != before
+
 
 def focused_index(view: Display, snapshot: Snapshot) -> int | None:
     """Return the index of the focused lane, or None."""
-    for place, lane in enumerate(snapshot.lanes):
+    for index, lane in enumerate(snapshot.lanes):
         if lane.spec.name == view.focused:
-            return place
+            return index
     return None
 
 
-def with_failures(view: Display, snapshot: Snapshot, shown: Collection[str]) -> Display:
-    """Return the view with the lanes that have failed, seen or unseen."""
-    failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
-    new = [name for name in failed if name not in view.unseen and name not in view.seen]
-    unseen = (*(name for name in view.unseen if name in failed), *(name for name in new if name not in shown))
-    seen = (*(name for name in view.seen if name in failed), *(name for name in new if name in shown))
-    return view if (unseen, seen) == (view.unseen, view.seen) else replace(view, unseen=unseen, seen=seen)
-
-
-def acknowledged(view: Display) -> Display:
-    """Return the view after the user has acknowledged every failure."""
-    return replace(view, unseen=(), seen=(*view.seen, *view.unseen))
-
-
 def in_effect(lane: LaneState, knob: Knob) -> KnobValue:
-    """Return the value in effect, at first the initial value."""
+    """Return the value in effect, or the default."""
     return lane.in_effect.get(knob.name, knob.default)
 
 
 def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple[dict[str, KnobValue], str]:
-    """Return the next value of a knob for each lane, or a message."""
+    """Return a knob's next values by lane, or a message."""
     if not lanes:
         return {}, "no lane is training"
     requests: dict[str, KnobValue] = {}
@@ -120,17 +121,17 @@ def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobV
 
 
 def targets(lanes: Sequence[LaneState], focused: str | None) -> list[LaneState]:
-    """Return the lanes a key acts on: the focused one, or all."""
+    """Return the lanes on which a key acts."""
     return [lane for lane in lanes if focused is None or lane.spec.name == focused]
 
 
 def titles(lanes: Sequence[LaneState]) -> str:
-    """Name lanes in a message."""
+    """Return the titles of lanes for a message."""
     return ", ".join(lane.title for lane in lanes)
 
 
 def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused: bool) -> list[LaneState]:
-    """Return the lanes that train or that the change starts again."""
+    """Return the lanes that train or that the change restarts."""
     smaller = knob.name == "batch_size" and direction < 0
     result = []
     for lane in lanes:
@@ -141,30 +142,22 @@ def reachable(lanes: Sequence[LaneState], knob: Knob, direction: int, *, focused
 
 
 def may_start_again(lane: LaneState) -> bool:
-    """Return whether a lane failed and its process is gone."""
+    """Return whether a lane failed and its process has ended."""
     return lane.phase == FAILED and lane.end.event is not None
 
 
-def pause_or_resume(lanes: Sequence[LaneState]) -> tuple[list[LaneState], list[LaneState]]:
-    """Return the lanes to pause and the lanes to resume."""
-    racing = [lane for lane in lanes if lane.phase == RACING]
-    if racing:
-        return racing, []
-    return [], [lane for lane in lanes if lane.phase == PAUSED]
-
-
 def shared_value(lanes: Sequence[LaneState], knob: Knob) -> tuple[str, str]:
-    """Return the values in effect, such as `off/auto`, and the requested ones."""
+    """Return the values in effect, such as `off/auto`, and requested values."""
     now = list(dict.fromkeys(show(in_effect(lane, knob)) for lane in lanes))
     requested = [lane.to_change[knob.name] for lane in lanes if knob.name in lane.to_change]
     return "/".join(now[:3]) + ("…" if len(now) > 3 else ""), "/".join(dict.fromkeys(map(show, requested[:3])))
 
 
 def effect(lanes: Sequence[LaneState], knob: Knob, direction: int = 1) -> str:
-    """Return the effect of a knob's key: `batch 10 → 16`."""
+    """Return such as `batch 10 → 16` for a knob's key."""
     moves = {lane.spec.id: _step(lane, knob, direction) for lane in lanes}
     warnings = [warning_of(lane, moves[lane.spec.id][1]) for lane in lanes if knob.name == BATCH_SIZE.name]
-    warning = next((f" ({one})" for one in warnings if one), "")
+    warning = next((f" ({warning})" for warning in warnings if warning), "")
     steps = {id: f"{show(value)} → {show(moved)}" for id, (value, moved) in moves.items() if moved is not None}
     if not steps:
         return ""
@@ -175,20 +168,20 @@ def effect(lanes: Sequence[LaneState], knob: Knob, direction: int = 1) -> str:
 
 
 def no_knob(snapshot: Snapshot, name: str) -> str:
-    """Return why a knob cannot be changed that the race does not have."""
-    fits = any(lane.script.progress is not None and lane.script.progress.epochs for lane in snapshot.lanes)
-    if fits and name == BATCH_SIZE.name:
+    """Return why the race lacks a knob."""
+    uses_fit = any(lane.script.progress is not None and lane.script.progress.epochs for lane in snapshot.lanes)
+    if uses_fit and name == BATCH_SIZE.name:
         return "`fit` trains a fixed number of batches an epoch, so only the script can set their size"
     if any(lane.script.command for lane in snapshot.lanes):
-        fits = any(FIT in lane.script.step_traits for lane in snapshot.lanes)
-        if name in (XLA.name, MIXED_PRECISION.name) and fits:
+        uses_fit = any(FIT in lane.script.step_traits for lane in snapshot.lanes)
+        if name in (XLA.name, MIXED_PRECISION.name) and uses_fit:
             return f"{short_name(name)} can be set when the script starts: --set {name}=VALUE; k lists its knobs"
         return f"this script has no knob {short_name(name)}: k lists its knobs"
     return f"this scenario has no knob {short_name(name)}"
 
 
 def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
-    """Return the lane that needs advice most."""
+    """Return the name of the lane that needs advice most."""
 
     def rank(lane: LaneState) -> tuple[bool, bool, bool]:
         causes = analysis.lane(lane.spec.name).causes
@@ -198,21 +191,15 @@ def to_improve(analysis: Analysis, lanes: Sequence[LaneState]) -> str | None:
 
 
 def news_line(analysis: Analysis, view: Display) -> str:
-    """Return the present trial or the last change's result, with the key that takes it back."""
+    """Return the current trial or the last change's result, with the undo key."""
     undo = analysis.news and not shows(analysis.snapshot, view) and not view.fixed
     undo = undo and undoes_last(analysis.snapshot)
     return f"{analysis.news} · {key_of('undo', view.keys)} to undo" if undo else analysis.news
 
 
 def shows(snapshot: Snapshot, view: Display) -> bool:
-    """Return whether to show the result."""
+    """Return whether to display the result."""
     return snapshot.over and not view.stopping
-
-
-def watched(snapshot: Snapshot) -> LaneState | None:
-    """Return the only lane, if it is not compared and has not failed."""
-    lane = snapshot.lanes[0] if len(snapshot.lanes) == 1 else None
-    return None if lane is None or lane.phase in (FAILED, ABSENT) else lane
 
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:

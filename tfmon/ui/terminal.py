@@ -1,9 +1,10 @@
-"""An app for slow terminals that survives errors."""
+"""Textual for slow terminals, with error handling."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import re
 import select
@@ -19,25 +20,38 @@ from textual.worker import WorkerFailed
 
 from tfmon.errors import TfmonError
 from tfmon.system.threads import start_thread
+from tfmon.ui.render.rows import cell_len
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
-_POINTER_SHAPE = "\x1b]22;"
-_SEGMENT = re.compile(r"\x1b\[((?:\d;)*)(38;[\d;]+?);(48;[\d;]+)m([^\x1b]*)\x1b\[0m")
-_RUN = re.compile(rf"(?:{_SEGMENT.pattern}){{2,}}")
+_POINTER_SHAPE, _OTHER_SCREEN = "\x1b]22;", "\x1b[?1049"
+_FRAME = re.compile(r"\x1b\[\d+;\d+H")
+_STYLE = re.compile(r"((?:\d;)*)(38;[\d;]+?);(48;[\d;]+)")
+_PARTS = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x00-\x1f\x7f]+)")
+"""A move of the cursor, a style, or text."""
+_CHANGED = re.compile(r"x+(?: {1,3}x+)*")
+"""Changed cells to write at once. Up to 3 unchanged cells take fewer bytes than a move."""
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver without pointer shapes, which would block a slow terminal."""
+    """A driver without pointer shapes, which would block a slow terminal."""
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:  # noqa: ANN401 - the options of Textual's driver
         super().__init__(app, **options)
+        self.forget()
         app.terminal = self
 
     def write(self, data: str) -> None:
         """Write text and escape codes."""
-        if not data.startswith(_POINTER_SHAPE):
-            super().write(_RUN.sub(_without_repeats, data))
+        if data.startswith(_POINTER_SHAPE):
+            return
+        if _OTHER_SCREEN in data:
+            self.forget()
+        super().write(self._shown.update(data) if _FRAME.match(data) else data)
+
+    def forget(self) -> None:
+        """Write all cells in the next frame."""
+        self._shown = ShownCells()
 
     def set_up_again(self) -> None:
         """Set the terminal up after a shell has used it."""
@@ -46,59 +60,65 @@ class TerminalDriver(LinuxDriver):
             self.resume_application_mode()
 
 
-def _without_repeats(run: re.Match[str]) -> str:
-    """Return coloured texts without codes that change nothing. Saves a quarter of the bytes of a race."""
-    parts: list[str] = []
-    now = ("", "", "")
-    for attributes, colour, ground, text in _SEGMENT.findall(run[0]):
-        style = (attributes, colour, ground)
-        if attributes != now[0]:
-            parts.append(f"\x1b[{'0;' if now[0] else ''}{attributes}{colour};{ground}m")
-        elif style != now:
-            changed = [code for code, before in zip(style[1:], now[1:], strict=True) if code != before]
-            parts.append(f"\x1b[{';'.join(changed)}m")
-        parts.append(text)
-        now = style
-    return "".join([*parts, "\x1b[0m"])
+class ShownCells:
+    """The cells on the terminal. Textual 8.2 writes rows from the left edge of the widget."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[tuple[str, str] | None]] = {}
+
+    def update(self, frame: str) -> str:
+        """Return the part of a frame that changes cells."""
+        written: list[str] = []
+        x, y, style, pen, cursor = 1, 1, "", "", (0, 0)
+        for row, column, codes, text in _PARTS.findall(frame):
+            if row:
+                x, y = int(column), int(row)
+            elif not text:
+                style = "" if codes == "0" else codes
+            else:
+                for start, end in self._changed(x, y, text, style):
+                    move = f"\x1b[{y};{x + start}H" if cursor != (x + start, y) else ""
+                    written += move, _codes(pen, style), text[start:end]
+                    pen, cursor = style, (x + end, y)
+                x += cell_len(text)
+        return "".join([*written, _codes(pen, ""), f"\x1b[{y};{x}H" if cursor != (x, y) else ""])
+
+    def _changed(self, x: int, y: int, text: str, style: str) -> list[tuple[int, int]]:
+        """Store a text, and return the ranges that differ."""
+        shown, size = self._rows.setdefault(y, []), cell_len(text)
+        shown += [None] * (x + size - len(shown))
+        if size != len(text):  # wide characters are always written
+            shown[x : x + size] = [None] * size
+            return [(0, len(text))]
+        before, cells = shown[x : x + size], [(character, style) for character in text]
+        if before == cells:
+            return []
+        shown[x : x + size] = cells
+        changes = "".join([" " if old == new else "x" for old, new in zip(before, cells, strict=True)])
+        return [run.span() for run in _CHANGED.finditer(changes)]
 
 
-class Pace:
-    """Holds drawing back while the terminal takes nothing."""
-
-    def __init__(self, app: TerminalApp[Any]) -> None:
-        self.app = app
-        self._batch = contextlib.ExitStack()
-        self.held = False
-
-    def check(self) -> None:
-        """Hold drawing back if the terminal takes nothing."""
-        if self.held or self.app.terminal is None or select.select([], [_output()], [], 0)[1]:
-            return
-        with contextlib.suppress(OSError):  # a device that cannot be waited for
-            asyncio.get_running_loop().add_writer(_output(), self._release)
-            self._batch.enter_context(self.app.batch_update())
-            self.held = True
-
-    def _release(self) -> None:
-        """Draw the whole screen, because Textual drops all drawing during a batch."""
-        asyncio.get_running_loop().remove_writer(_output())
-        self.held = False
-        self._batch.close()
-        self.app.screen.refresh()
-        self.app.pull()
+@functools.lru_cache(maxsize=512)
+def _codes(old_style: str, new_style: str) -> str:
+    """Return the code that changes one style to another."""
+    old, new = _STYLE.fullmatch(old_style), _STYLE.fullmatch(new_style)
+    if old_style == new_style:
+        return ""
+    if old is None or new is None or old[1] != new[1]:
+        return f"\x1b[0;{new_style}m" if old_style and new_style else f"\x1b[{new_style or 0}m"
+    return f"\x1b[{';'.join(code for code in new.groups()[1:] if code not in old.groups())}m"
 
 
 def _output() -> int:
-    """Return the descriptor to which Textual writes."""
     assert sys.__stderr__ is not None, "the screen has a terminal"
     return sys.__stderr__.fileno()
 
 
 class Guarded(MessagePump):
-    """A part of the screen that survives an error."""
+    """A message pump that passes errors to the app."""
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event, and give an error to the app."""
+        """Handle an event and its errors."""
         try:
             await super().on_event(event)
         except Exception as error:
@@ -114,22 +134,24 @@ class TerminalApp(Guarded, App[Result]):
     def __init__(self, *, ansi_color: bool | None) -> None:
         super().__init__(driver_class=TerminalDriver, ansi_color=ansi_color)
         self.terminal: TerminalDriver | None = None
-        self.pace = Pace(self)
+        self.held = False
+        """Whether drawing waits for the terminal."""
+        self._batch = contextlib.ExitStack()
 
     def pull(self) -> None:
-        """Read the newest figures and draw them."""
+        """Read the newest figures and draw."""
         raise NotImplementedError
 
     def draw(self, owner: object) -> None:
-        """Draw the screen on top if it belongs to a monitor."""
+        """Draw the top screen if it belongs to a monitor."""
         raise NotImplementedError
 
     def take_error(self, error: Exception, part: MessagePump) -> None:
-        """Handle an error in a part of the screen."""
+        """Handle an error of a widget or screen."""
         raise NotImplementedError
 
     def _handle_exception(self, error: Exception) -> None:
-        """Show an error for which Textual has no hook: https://github.com/Textualize/textual/issues/2818."""
+        """Catch errors. Textual has no hook: https://github.com/Textualize/textual/issues/2818."""
         if self.is_headless:
             super()._handle_exception(error)
         else:
@@ -138,16 +160,38 @@ class TerminalApp(Guarded, App[Result]):
             self.take_error(cause, self)
 
     def post_display_hook(self) -> None:
-        """Hold the next frame back if the terminal takes nothing."""
-        self.pace.check()
+        """Delay the next frame if the terminal is busy."""
+        self.hold()
+
+    def hold(self) -> None:
+        """Stop drawing while the terminal accepts no output."""
+        if self.held or self.terminal is None or select.select([], [_output()], [], 0)[1]:
+            return
+        with contextlib.suppress(OSError):  # the device cannot be polled
+            asyncio.get_running_loop().add_writer(_output(), self._release)
+            self._batch.enter_context(self.batch_update())
+            self.held = True
+
+    def _release(self) -> None:
+        """Draw the whole screen, because Textual drops drawing during a batch."""
+        asyncio.get_running_loop().remove_writer(_output())
+        self.held = False
+        self._batch.close()
+        self.screen.refresh()
+        self.pull()
 
     def paint(self, text: str) -> None:
         """Write text and escape codes to the terminal."""
         if self.terminal is not None:
             self.terminal.write(text)
 
+    def forget(self) -> None:
+        """Draw the next frame in full, because the terminal may have lost cells."""
+        if self.terminal is not None:
+            self.terminal.forget()
+
     def take_terminal(self) -> None:
-        """Set the terminal up again after a shell has used it."""
+        """Set the terminal up after a shell has used it."""
         if self.terminal is not None:
             self.terminal.set_up_again()
             self.call_later(self.refresh)
@@ -155,7 +199,7 @@ class TerminalApp(Guarded, App[Result]):
     def work(
         self, do: Callable[[], Value], then: Callable[[Value], object], failed: Callable[[str], object]
     ) -> None:
-        """Call `do` in a thread, then `then` or `failed` in the app's."""
+        """Call `do` in a thread, then `then` or `failed` in the app's thread."""
 
         def run() -> None:
             try:

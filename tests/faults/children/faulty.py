@@ -1,7 +1,6 @@
-"""A fake trainer in which something goes wrong once it has trained a little: FAULT names the function below.
+"""A fake trainer in which something goes wrong at step 100: FAULT names the function below.
 
-FAULTY: only lanes with this prefetch setting have the fault; all, if it is not set. FAULT_AT: the step at which it
-comes, 100 by default.
+FAULTY: only lanes with this prefetch setting have the fault; all, if it is not set.
 """
 
 import ctypes
@@ -43,7 +42,7 @@ class FaultyTrainer(FakeTrainer):
         hit = os.environ.get("FAULT", "none") != "none" and (
             wanted is None or str(self.settings["prefetch"]) == wanted
         )
-        if hit and not self.faulted and self.step >= int(os.environ.get("FAULT_AT", 100)):
+        if hit and not self.faulted and self.step >= 100:
             self.faulted = True
             globals()[os.environ["FAULT"]](self)
         super().train()
@@ -53,11 +52,6 @@ def write(fd: int, data: bytes) -> None:
     os.set_blocking(fd, True)
     while data:
         data = data[os.write(fd, data) :]
-
-
-def exits(trainer) -> None:
-    print("these are the last words", file=sys.stderr, flush=True)
-    os._exit(7)
 
 
 def runs_out_of_memory(trainer) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.lanes.lane_process import LocalProcess
-from tfmon.lanes.pipe_reader import PipeReader
 
 heard = threading.Event()
-reader = PipeReader(sys.exit)
 script = Path(__file__).with_name("speaker.py")
 child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
-reader.watch(child)
+child.start_reading(sys.exit)
 heard.wait()
 if sys.argv[1] == "suspended":
     child.suspend()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -44,10 +45,6 @@ def bad_lines() -> None:
     write(b'{"v":99,"type":"Hello"}\n')
     write(b"\n")
     phase("last")
-
-
-def a_cut_off_line() -> None:
-    phase("whole")
     write(encode_message(PhaseEntered(at_ns=0, phase="cut off"))[:20])
 
 
@@ -84,9 +81,9 @@ def nothing_for_ever() -> None:
     FOREVER.wait()
 
 
-def a_listener() -> None:
+def a_listener(deliver: Callable[[Request], None] = lambda _: None) -> None:
     """Wait as a real child does: until Stop, or until the monitor's end of the pipe is gone."""
-    start_inbox(KNOBS, lambda request: None, sys.exit)
+    start_inbox(KNOBS, deliver, sys.exit)
     write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
     FOREVER.wait()
 
@@ -128,7 +125,6 @@ def now() -> None:
 
 def a_profile() -> None:
     """Answer TakeProfile with the profile of a trace."""
-
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from support.gpu_profile import gpu_profile
 
@@ -136,9 +132,7 @@ def a_profile() -> None:
         if isinstance(request, TakeProfile):
             write(encode_message(Profiled(at_ns=0, folder=request.folder, profile=gpu_profile())))
 
-    start_inbox(KNOBS, deliver, sys.exit)
-    write(encode_message(Hello(at_ns=0, protocol=PROTOCOL, pid=os.getpid(), python="")))
-    FOREVER.wait()
+    a_listener(deliver)
 
 
 def its_environment() -> None:

@@ -1,8 +1,8 @@
 """A child that lives like a trainer, without TensorFlow: it gets ready, races, heeds every request.
 
 GATE: a file that it waits for before it is ready. FAILS: it says so instead of getting ready. LOG: a file to which
-it writes the requests it gets. CLAIMS: one to which it writes the GPUs that it sees. EQUAL_AT: the batch size at
-which it is as fast as one without this; the examples that it trains are in proportion to the batch size then.
+it writes the requests it gets. EQUAL_AT: the batch size at which it is as fast as one without this; the examples
+that it trains are in proportion to the batch size then.
 FAILS_AT: the width at which it runs out of memory. FASTER: by what factor settings make it faster, such as
 "prefetch=auto:1.5 cache=True:0.5 devices=2:1.7". WAITS: the share of time that it says it waits for its input.
 DIES: a setting under which it kills itself when it begins to train, such as "batch_size=64". STOPPED: how many
@@ -90,9 +90,6 @@ class FakeTrainer:
                 self.devices = request.devices
                 if request.device == "gpu":
                     claimed = tuple(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
-                    if "CLAIMS" in os.environ:
-                        with Path(os.environ["CLAIMS"]).open("a") as file:
-                            file.write(",".join(claimed) + "\n")
                     versions = {"tensorflow": "0", "keras": "0", "numpy": "0"}
                     self.say(LibrariesLoaded, device_name="", gpu_uuids=claimed, **versions)
                 self.say(

@@ -17,7 +17,6 @@ def ssh(tmp_path, monkeypatch) -> Iterator[FakeSsh]:
 
 @pytest.fixture
 def real_ssh(sshd: Sshd, monkeypatch) -> Iterator[Ssh]:
-    """The real ssh, with an sshd on this machine."""
     real = Ssh(sshd.put_client(), monkeypatch)
     real.sessions = sshd.sessions
     yield real

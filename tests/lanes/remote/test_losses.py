@@ -18,7 +18,7 @@ from support.waiting import wait_for
 from tfmon.errors import TfmonError
 from tfmon.lanes.remote import agent as agents
 from tfmon.lanes.remote import connection as links
-from tfmon.lanes.remote import start_program
+from tfmon.lanes.remote import questions, start_program
 from tfmon.model.events import HostConnected
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.readings import HostSample
@@ -88,7 +88,7 @@ def test_lanes_of_every_kind_end_with_what_carries_them(request, carrier, dies):
         assert not child.process.send(Stop())
     wait_for(lambda: not folder.exists(), what="the agent's folder is gone")
     with pytest.raises(TfmonError, match="gpu2 is lost"):
-        link.ask("machine")
+        link.ask(questions.machine)
     with pytest.raises(TfmonError, match="gpu2 is lost"):
         link.start("a_listener")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.hosts import put_fake_ssh
+from support.processes import run_python
 from support.results import to_json
 
 import tfmon
@@ -16,6 +17,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.model.lane_events import SliceEnded
 from tfmon.recordings.header_lines import recorded_on
 from tfmon.recordings.player import play_all
+from tfmon.recordings.reader import Recording
 
 pytestmark = pytest.mark.process
 
@@ -32,40 +34,29 @@ for step in range(int(sys.argv[1])):
 
 
 @pytest.fixture
-def run(tmp_path) -> Run:
+def run(tmp_path, put) -> Run:
     """Run tfmon where every host is this machine; those named `ahead…` have a clock an hour ahead of ours."""
-    ssh, skewed = put_fake_ssh(tmp_path), tmp_path / "skewed"
-    skewed.mkdir()
-    (skewed / "sitecustomize.py").write_text(
-        "import time\n_ns = time.monotonic_ns\ntime.monotonic_ns = lambda: _ns() + 3_600_000_000_000\n"
-    )
+    ssh, ahead = put_fake_ssh(tmp_path), "time.monotonic_ns = lambda: _ns() + 3_600_000_000_000\n"
+    skewed = put("skewed/sitecustomize.py", f"import time\n_ns = time.monotonic_ns\n{ahead}").parent
     tables = "".join(f'[hosts.{host}]\npython = "{sys.executable}"\n' for host in ("gpu2", "gpu3", "ahead"))
     (tmp_path / "config.toml").write_text(tables)
 
-    def start(*words: object, **behaviour: object) -> subprocess.CompletedProcess[str]:
-        ahead = {"environment": {"PYTHONPATH": str(skewed)}}
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PATH": f"{ssh}:{os.environ['PATH']}",
-            "PWD": str(tmp_path),
-            "TFMON_CONFIG": str(tmp_path / "config.toml"),
-            "FAKE_SSH": json.dumps({"hosts": {"ahead": ahead, **behaviour}}),
-        }
-        command = [sys.executable, "-m", "tfmon", *map(str, words)]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    def start(*words: str, **behaviour: object) -> subprocess.CompletedProcess[str]:
+        fake = {"hosts": {"ahead": {"environment": {"PYTHONPATH": str(skewed)}}, **behaviour}}
+        own = {"PATH": f"{ssh}:{os.environ['PATH']}", "TFMON_CONFIG": str(tmp_path / "config.toml")}
+        own |= {"PYTHONPATH": str(ROOT), "PWD": str(tmp_path), "FAKE_SSH": json.dumps(fake)}
+        return run_python("-m", "tfmon", *words, folder=tmp_path, **own)
 
     return start
 
 
 @pytest.fixture
 def race(run, tmp_path) -> Run:
-    """Race a script on some lanes, without a screen."""
+    (tmp_path / "train.py").write_text(TRAINS)
 
-    def start(text: str, *lanes: str, steps: int = 400, **behaviour: object) -> subprocess.CompletedProcess[str]:
-        (tmp_path / "train.py").write_text(text)
+    def start(*lanes: str, **behaviour: object) -> subprocess.CompletedProcess[str]:
         named = [word for lane in lanes for word in ("--lane", lane)]
-        own = ("--", "python", "train.py", steps)
+        own = ("--", "python", "train.py", "400")
         return run("race", *named, "--slice", "0.2", "--record", "one.jsonl", "--json", *own, **behaviour)
 
     return start
@@ -73,7 +64,7 @@ def race(run, tmp_path) -> Run:
 
 @pytest.mark.slow
 def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(race, run, tmp_path):
-    live = race(TRAINS, "gpu2/cpu", "ahead/cpu")
+    live = race("gpu2/cpu", "ahead/cpu")
     assert live.returncode == 0, live.stderr
     told = json.loads(live.stdout)
     assert [(lane["host"], lane["steps"], lane["error"]) for lane in told["lanes"]] == [
@@ -84,7 +75,8 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
         link = told["hosts"][host]
         assert link["clock_offset_ms"] == pytest.approx(-ahead_ms, abs=link["clock_error_ms"] + 1)
     opened, end = play_all(tmp_path / "one.jsonl")
-    ended = [event for event in open_events(tmp_path) if isinstance(event, SliceEnded)]
+    with Recording(tmp_path / "one.jsonl") as recording:
+        ended = [event for event in recording.events() if isinstance(event, SliceEnded)]
     first, second = ({event.round for event in ended if event.lane == lane} for lane in ("gpu2/cpu", "ahead/cpu"))
     assert len(first & second) > 2, "slices of the same round are compared"
     again = to_json(analyse(end), opened.header)
@@ -96,15 +88,8 @@ def test_a_race_of_two_hosts_replays_to_the_digit_whatever_their_clocks_show(rac
     assert "gpu2" in recorded_on(opened.header) and "ahead" in recorded_on(opened.header)
 
 
-def open_events(folder: Path) -> list[object]:
-    from tfmon.recordings.reader import Recording
-
-    with Recording(folder / "one.jsonl") as recording:
-        return list(recording.events())
-
-
 def test_what_is_not_there_is_said_before_the_race_begins(run, race, tmp_path):
-    refused = race(TRAINS, "cpu", "gpu2/cpu", gpu2={"exit": 255, "says": "ssh: connect: Connection refused"})
+    refused = race("cpu", "gpu2/cpu", gpu2={"exit": 255, "says": "ssh: connect: Connection refused"})
     assert refused.returncode == 3
     assert "gpu2 cannot be reached" in json.loads(refused.stdout)["error"]
     assert "gpu2 cannot be reached" in refused.stderr and "Traceback" not in refused.stderr

@@ -1,7 +1,7 @@
-"""Python runs this at its start in a lane that is a user's command.
+"""Python runs this module at the start of a lane that is a user's command.
 
-It must cost nothing, change nothing that a script could notice, and never fail. It imports only loaded modules.
-Imported by another name, for its finder, it does nothing.
+The module must be quick, unnoticeable to the script, and never fail. It imports only loaded modules. Under another
+name, it does nothing.
 """
 
 import os
@@ -19,7 +19,6 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))
 MACHINERY: "Any" = sys.modules["_frozen_importlib_external"]
 LIBRARY = [os.path.dirname(os.__file__)]
 LIBRARY += [entry for entry in sys.path if os.path.basename(entry) == "lib-dynload"]
-"""The folders of the standard library."""
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
@@ -48,11 +47,11 @@ def is_users() -> bool:
         return False
     folders = list(spec.submodule_search_locations or ())
     if any(os.path.exists(os.path.join(folder, "hooks", "site", "sitecustomize.py")) for folder in folders):
-        return False  # tfmon is installed for the script, too
+        return False
     return bool(spec.origin) or any(name.endswith(".py") for folder in folders for name in os.listdir(folder))
 
 
-def say(what: str, reason: str) -> None:
+def report_unmeasured(what: str, reason: str) -> None:
     """Report why something is not measured."""
     try:
         metrics, _, lock, token, _ = os.environ["TFMON_PIPES"].split(":")
@@ -64,27 +63,27 @@ def say(what: str, reason: str) -> None:
             f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"{what}","reason":"{reason}"}}\n'
         )
         os.write(int(metrics), text.encode())
-    except (OSError, ValueError):  # closed, or another lane's
+    except (OSError, ValueError):
         pass
 
 
 class Finder:
-    """Finds the monitor's `tfmon`, and watches libraries.
+    """Finds the monitor's `tfmon`, and watches imports of libraries.
 
-    While tfmon loads, names of the standard library are searched in `LIBRARY`, and the script's modules of such
-    names are put aside.
+    While tfmon loads, the standard library's names are searched in `LIBRARY`, and the script's modules of these
+    names are set aside.
     """
 
     def __init__(self) -> None:
         self.threads: set[int] = set()
-        """Threads that load a module of tfmon."""
+        """Threads that load modules of tfmon."""
         self.private: dict[str, Any] = {}
-        """Modules whose names the script has, too. Only tfmon sees them."""
+        """Modules that only tfmon sees, because the script has modules of the same names."""
         self.aside: dict[str, Any] = {}
-        """The script's own modules of such names."""
+        """The script's modules of these names."""
         self.before: set[str] = set()
         self.stacks: Any = None
-        """Not in `sys.modules`, which the script may read."""
+        """The module `stacks`, hidden from the script's `sys.modules`."""
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
         """Return the spec of tfmon, or a watched library."""
@@ -139,34 +138,34 @@ def _is_elsewhere(spec: "Any") -> bool:
 class Loader:
     """Loads a module of tfmon."""
 
-    def __init__(self, own: "Any", finder: Finder) -> None:
-        self.own, self.finder = own, finder
+    def __init__(self, loader: "Any", finder: Finder) -> None:
+        self.wrapped_loader, self.finder = loader, finder
 
     def __getattr__(self, name: str) -> "Any":
-        return getattr(self.own, name)
+        return getattr(self.wrapped_loader, name)
 
     def create_module(self, spec: "Any") -> "Any":
         """Create the module."""
-        return self.own.create_module(spec)
+        return self.wrapped_loader.create_module(spec)
 
     def exec_module(self, module: "Any") -> None:
-        """Load the module, and restore its own loader."""
-        module.__spec__.loader = module.__loader__ = self.own
-        self.finder.load(self.own, module)
+        """Load the module, and restore the original loader."""
+        module.__spec__.loader = module.__loader__ = self.wrapped_loader
+        self.finder.load(self.wrapped_loader, module)
 
 
 class _HookedLoader(Loader):
     def exec_module(self, module: "Any") -> None:
-        module.__spec__.loader = module.__loader__ = self.own
+        module.__spec__.loader = module.__loader__ = self.wrapped_loader
         try:
-            self.own.exec_module(module)
+            self.wrapped_loader.exec_module(module)
         except BaseException as error:
-            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # without this frame
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise
         try:
             if is_users():
                 sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, Finder)]
-                say("steps", "the script has a module named tfmon of its own, so it is not watched")
+                report_unmeasured("steps", "the script has a module named tfmon of its own, so it is not watched")
                 return
             from tfmon.hooks.install import loaded
 
@@ -176,7 +175,7 @@ class _HookedLoader(Loader):
 
 
 def _load_alone(name: str) -> "Any":
-    """The script may have a module `tfmon`."""
+    """Load a module without the package, because the script may have a module `tfmon`."""
     path = os.path.join(PACKAGE, "hooks", name + ".py")
     module = type(sys)("_tfmon_" + name)
     module.__file__ = path
@@ -203,7 +202,6 @@ def _sample_stacks(finder: Finder) -> None:
 
 
 def _run_next_sitecustomize() -> None:
-    """Run the script's own sitecustomize."""
     spec = MACHINERY.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         return
@@ -217,9 +215,9 @@ def _begin_lane() -> None:
     if not os.environ.get("TFMON_PIPES"):
         return
     if sys.version_info < (3, 10):  # noqa: UP036 - a script may run on any
-        say("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
+        report_unmeasured("steps", f"Python {sys.version.split()[0]} runs the script: tfmon needs 3.10 or newer")
         return
-    say("python", "")
+    report_unmeasured("python", "")
     finder = Finder()
     sys.meta_path.insert(0, finder)
     _note_uses()
@@ -227,7 +225,7 @@ def _begin_lane() -> None:
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
     try:  # noqa: SIM105 - contextlib is not loaded by now
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
-    except (AttributeError, OSError, ValueError):  # closed, or not a text file
+    except (AttributeError, OSError, ValueError):
         pass
 
 

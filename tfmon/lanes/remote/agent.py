@@ -15,9 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tfmon.lanes.end_processes import wait_ended
 from tfmon.lanes.lane_process import LaneProcess, LocalProcess
 from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command
-from tfmon.lanes.pipe_reader import PipeReader
 from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Sender
 from tfmon.model.codec import plain
 from tfmon.model.events import Event
@@ -43,17 +43,21 @@ class HostedLane(LocalProcess):
     """A lane's process, whose events go to the monitor. Thread: see `LocalProcess`."""
 
     def __init__(self, number: int, payload: dict[str, Any], sender: Sender) -> None:
-        """Start it; raises OSError."""
+        """Start the lane; raises OSError."""
         self.number, self._sender = number, sender
         environment = dict(payload["environment"])
         if payload["path_first"]:
-            own = str(Path(sys.executable).parent)
-            environment.setdefault("PATH", own + os.pathsep + os.environ.get("PATH", os.defpath))
+            python_folder = str(Path(sys.executable).parent)
+            environment.setdefault("PATH", python_folder + os.pathsep + os.environ.get("PATH", os.defpath))
         script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
         command, folder = None, payload["folder"]
         if payload["command"]:
             view = payload["command"].pop("view")
             command = Command(**payload["command"], view=View(**view) if view else None)
+        if file := payload.get("file"):
+            path = Path(file[0])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(base64.b64decode(file[1]))
         if folder and not Path(folder).is_dir():
             raise NotADirectoryError(0, f"there is no folder {folder}")
         python = Path(sys.executable)
@@ -67,11 +71,13 @@ class HostedLane(LocalProcess):
         self._sender.send(number=self.number, event=plain(event, whole=False))
 
     def _send_output(self, chunk: bytes) -> None:
-        if not self._sender.full:
-            self._sender.send(number=self.number, output=chunk.decode("latin-1"))
+        # A script that prints faster than the link transmits waits, as under ssh.
+        while self._sender.full and not self._sender.failure:
+            time.sleep(FULL_S)
+        self._sender.send(number=self.number, output=chunk.decode("latin-1"))
 
     def read(self, fd: int) -> bool:
-        """Take one chunk, but no events while the link is full: windows then grow longer."""
+        """Take one chunk, but no events while the link is full: windows grow longer."""
         if fd == self.metric_fd and self._sender.full and not self.poll():
             time.sleep(FULL_S)
             return True
@@ -84,18 +90,16 @@ class HostedLane(LocalProcess):
 
 
 class _Ended(BaseException):
-    """Raised by signals, too."""
+    """Ends `serve`; signals raise it, too."""
 
 
 class Agent:
-    """Serves one monitor: `do` of a message is the method. Thread: its own, except `emit`."""
+    """Serves one monitor; `do` of a message names the method. Thread: its own, except `emit`."""
 
-    def __init__(self, folder: Path, in_fd: int, out_fd: int) -> None:
-        self._folder = folder
+    def __init__(self, in_fd: int, out_fd: int) -> None:
         self._in_fd = in_fd
         self._failure = ""
         self.sender = Sender(out_fd)
-        self._reader = PipeReader(self._fail)
         self._lines = LineReader()
         self._lanes: dict[int, HostedLane] = {}
         self._tickers: list[Any] = []
@@ -106,7 +110,7 @@ class Agent:
         os.kill(os.getpid(), signal.SIGTERM)
 
     def serve(self) -> str:
-        """Serve until the end of the monitor and all lanes."""
+        """Serve the monitor; return why the connection ended."""
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._end_by_signal)
         try:
@@ -137,10 +141,10 @@ class Agent:
                 for message in messages:
                     self._take(message)
             elif not self._held and time.monotonic() - heard_s > SILENCE_S:
-                raise _Ended(f"it heard nothing for {SILENCE_S:.0f} s and ended its lanes")
+                raise _Ended(f"it received nothing for {SILENCE_S:.0f} s and ended its lanes")
 
     def _take(self, message: dict[str, Any]) -> None:
-        method: Callable[..., object] | None = getattr(self, "do_" + str(message.pop("do")), None)
+        method: Callable[..., object] | None = getattr(self, "_do_" + str(message.pop("do")), None)
         if method is not None:  # newer monitor
             method(**message)
 
@@ -153,10 +157,10 @@ class Agent:
             lane.end_requests()
             lane.kill(signal.SIGCONT)
             lane.kill(signal.SIGTERM)
-        if not self._reader.wait_ended(lanes, TERM_S):
+        if not wait_ended(lanes, TERM_S):
             for lane in lanes:
                 lane.kill(signal.SIGKILL)
-            self._reader.wait_ended(lanes, KILL_S)
+            wait_ended(lanes, KILL_S)
         for ticker in self._tickers:
             ticker.close()
 
@@ -165,55 +169,42 @@ class Agent:
         if not self.sender.full:
             self.sender.send(event=plain(event, whole=False))
 
-    def do_start(self, call: int, number: int, payload: dict[str, Any]) -> None:
-        """Start a lane."""
+    def _do_start(self, call: int, number: int, payload: dict[str, Any]) -> None:
         try:
             lane = HostedLane(number, payload, self.sender)
         except OSError as error:
             self.sender.send(call=call, failed=error.strerror or str(error), errno=error.errno)
             return
         self._lanes = {key: other for key, other in self._lanes.items() if not other.ended} | {number: lane}
-        self._reader.watch(lane)
+        lane.start_reading(self._fail)
         if self._held:
             lane.hold()
         self.sender.send(call=call, pid=lane.pid)
 
-    def do_request(self, lane: int, line: str) -> None:
-        """Pass a request on to a lane."""
+    def _do_request(self, lane: int, line: str) -> None:
         if lane in self._lanes:
             self._lanes[lane].write(line.encode())
 
-    def do_control(self, lane: int, method: str, arguments: list[int]) -> None:
-        """Call a method of a lane."""
+    def _do_control(self, lane: int, method: str, arguments: list[int]) -> None:
         if lane in self._lanes:
             getattr(self._lanes[lane], method)(*arguments)
 
-    def do_beat(self, sent_ns: int) -> None:
-        """Answer a heartbeat."""
+    def _do_beat(self, sent_ns: int) -> None:
         now_ns, cpu_ns = time.monotonic_ns(), time.process_time_ns()
         self.sender.send(beat=sent_ns, at_ns=now_ns, cpu_ns=cpu_ns, memory_bytes=_memory_bytes())
 
-    def do_hold(self) -> None:
-        """Suspend every lane, and ignore silence."""
+    def _do_hold(self) -> None:
+        """Suspend every lane, and ignore silence until `_do_go_on`."""
         self._held = True
         for lane in self._lanes.values():
             lane.hold()
 
-    def do_go_on(self) -> None:
-        """End `do_hold`."""
+    def _do_go_on(self) -> None:
         self._held = False
         for lane in self._lanes.values():
             lane.go_on()
 
-    def do_keep(self, name: str, content: str) -> None:
-        """Store a file in the folder."""
-        path = self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(base64.b64decode(content))
-
-    def do_ask(self, call: int, question: str, arguments: dict[str, Any]) -> None:
-        """Answer a question of `questions`."""
-
+    def _do_ask(self, call: int, question: str, arguments: dict[str, Any]) -> None:
         def work() -> None:
             from tfmon.lanes.remote.questions import answer
 
@@ -221,8 +212,7 @@ class Agent:
 
         start_thread("tfmon-answer", work, lambda reason: self.sender.send(call=call, error=reason))
 
-    def do_read(self, gpus: list[object]) -> None:
-        """Read the machine and these GPUs."""
+    def _do_read(self, gpus: list[object]) -> None:
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
@@ -244,25 +234,24 @@ class Agent:
 
 
 def _memory_bytes() -> int:
-    """Return -1 if unknown."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return -1
 
 
-def run(folder: str, marker: str, say: Callable[..., None]) -> None:
+def run(folder: str, marker: str, report: Callable[..., None]) -> None:
     """Serve the monitor, and end the process."""
     in_fd, out_fd = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     guard = _guard_files(folder)
-    say(marker, folder=folder, pid=os.getpid(), python=sys.executable)
+    report(marker, folder=folder, pid=os.getpid(), python=sys.executable)
     for fd in (0, 1, 2):  # a library's output must not reach the monitor
         os.dup2(nothing, fd)
-    agent = Agent(Path(folder), in_fd, out_fd)
+    agent = Agent(in_fd, out_fd)
     try:
-        tell = agent.sender.send
-        guarded("tfmon-agent", lambda: tell(last=agent.serve()), lambda reason: tell(last=reason))
+        send = agent.sender.send
+        guarded("tfmon-agent", lambda: send(last=agent.serve()), lambda reason: send(last=reason))
     finally:
         agent.sender.flush(LAST_WORD_S)
         shutil.rmtree(folder, ignore_errors=True)

@@ -10,7 +10,7 @@ DRIFT = 15e-6
 
 
 class HostClock:
-    """Converts a host's stamps. Thread: `take` and `settle` one; `here` any."""
+    """Converts a host's stamps. Thread: `take` and `settle` one; `to_monitor` any."""
 
     def __init__(self) -> None:
         self._pings: deque[tuple[int, int, int]] = deque(maxlen=KEPT_PINGS)
@@ -34,6 +34,6 @@ class HostClock:
         self.error_ns = (self.round_trip_ns + 1) // 2 + int(DRIFT * age_ns)
         return True
 
-    def here(self, there_ns: int) -> int:
-        """Return the monitor's stamp for a host's."""
+    def to_monitor(self, there_ns: int) -> int:
+        """Convert a host's stamp to the monitor's clock."""
         return max(0, there_ns + self.offset_ns)

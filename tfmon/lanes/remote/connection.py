@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import inspect
 import itertools
 import os
 import queue
@@ -15,20 +16,20 @@ from concurrent.futures import TimeoutError as NoAnswer
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_type_hints
 
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.lane_process import Sink
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
+from tfmon.lanes.remote import questions
 from tfmon.lanes.remote.clock import HostClock
 from tfmon.lanes.remote.link_lines import LineReader, Sender
-from tfmon.lanes.remote.questions import read_doctor_answer, read_part
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.remote_process import RemoteProcess
 from tfmon.lanes.remote.start_program import Greeting, Wire
-from tfmon.lanes.remote.trouble import HostError, of_bridge, why_ended
+from tfmon.lanes.remote.trouble import HostError, bridge_error, why_ended
 from tfmon.model.codec import CodecError, clean, plain, read
 from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
@@ -42,28 +43,30 @@ if TYPE_CHECKING:
     from tfmon.doctor.diagnosis import Diagnosis
 
 START_S = 20.0
-ASK_S = 60.0
+ASK_S = 120.0
+"""The doctor may import TensorFlow."""
 AT_ONCE = 16
-DOCTOR_S = 120.0
 BEAT_S = 1.0
 SILENCE_S = 5.0
 """The agent answers heartbeats."""
 LATE_S = 2.0
-"""A loop that is this late was stopped itself."""
+"""A loop that is later was stopped itself."""
 CLOSE_S = 2.0
 MOST_UNTOLD = 2_000
-"""No more is read while this many events wait, so the agent sees a slow link."""
+"""Reading stops while more events wait, so that the agent sees a slow link."""
 CROWDED_S = 0.02
 SETTLE_BEATS = 10
 FIRST_PINGS, FIRST_PINGS_S = 20, 3.0
 HOLD_S = 0.3
 
 
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 Sample: TypeAlias = TreeSample | HostSample | GpuSample
 
 
 class Connection:
-    """One host, the `Place` of its lanes, and the connection to its agent.
+    """One host with its lanes, and the connection to its agent.
 
     A thread reads. Another one delivers events, so that a slow listener does not delay heartbeats and answers.
     Thread: any; `hold` and `go_on` also from a signal's handler.
@@ -75,7 +78,6 @@ class Connection:
         self.host = host
         self.machine = Machine()
         self.greeting = Greeting()
-        self.clock = HostClock()
         self.lost = "it was not connected"
         self._loss: TfmonError = HostError(f"{host.called} is lost: {self.lost}")
         self._sink = sink
@@ -83,16 +85,17 @@ class Connection:
         self._wire: Wire | None = None
         self._gpus: Sequence[Gpu] | None = None
         self._closed = False
-        self._lines = LineReader()
         self._numbers = itertools.count(1)
-        self._calls: dict[int, Future[dict[str, Any]]] = {}
-        self._processes: dict[int, RemoteProcess] = {}
         self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._ponged, self._over = threading.Event(), threading.Event()
         self._over.set()
-        self._ending = False
-        self._close_s = 0.0
-        self._last_word = ""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.clock, self._lines = HostClock(), LineReader()
+        self._calls: dict[int, Future[dict[str, Any]]] = {}
+        self._processes: dict[int, RemoteProcess] = {}
+        self._ending, self._close_s, self._last_word = False, 0.0, ""
         self._agent = self._agent_before = (0, 0, -1)
         """Clock, CPU time and memory of the agent."""
 
@@ -118,10 +121,10 @@ class Connection:
         self.greeting, self.host = wire.greeting, wire.host
         self._begin(wire)
         try:
-            if self._closed:  # before there was anything to end
+            if self._closed:  # `close` came before `_begin`
                 raise HostError(f"the connection to {self.host.name} was broken off")
             self._measure()
-            self.machine = read_part(self.ask("machine"), "machine", Machine)
+            self.machine = self.ask(questions.machine)
         except BaseException:
             self._end()
             raise
@@ -130,11 +133,8 @@ class Connection:
             self.begin_readings(self._gpus)
 
     def _begin(self, wire: Wire) -> None:
-        self.lost = self._last_word = ""
-        self._ending, self._close_s = False, 0.0
-        self.clock, self._lines = HostClock(), LineReader()
-        self._calls, self._processes = {}, {}
-        self._agent = self._agent_before = (0, 0, -1)
+        self._reset()
+        self.lost = ""
         self._over.clear()
         self.sender = Sender(os.dup(wire.connection.fileno()), partial(wire.connection.shutdown, socket.SHUT_WR))
         name = self.host.name
@@ -149,7 +149,6 @@ class Connection:
         self._end()
 
     def _end(self) -> None:
-        """End the agent, and deliver all events."""
         self._ending = True
         self.break_off("")
         self._over.wait(CLOSE_S + 1.0)
@@ -161,9 +160,17 @@ class Connection:
         if not self.lost:
             self.sender.close()
 
-    def ask(self, question: str, timeout_s: float = ASK_S, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
-        """Return the answer of `questions`; blocks; raises TfmonError. Thread: any except the sink's."""
-        return self._call("ask", timeout_s, question=question, arguments=arguments)
+    def ask(
+        self, question: Callable[Arguments, Answer], *arguments: Arguments.args, **keywords: Arguments.kwargs
+    ) -> Answer:
+        """Return the answer to one of `questions`; blocks; raises TfmonError. Thread: any except the sink's."""
+        bound = inspect.signature(question).bind(*arguments, **keywords).arguments
+        answered = self._call("ask", ASK_S, question=question.__name__, arguments=plain(bound))
+        try:
+            answer: Answer = read(answered.get("answer"), get_type_hints(question)["return"])
+        except CodecError as error:
+            raise HostError(f"an answer of the agent cannot be read: {error}") from None
+        return answer
 
     def begin_readings(self, gpus: Sequence[Gpu]) -> None:
         """Read the machine and these GPUs."""
@@ -195,10 +202,9 @@ class Connection:
         plan: RacePlan,
         script: Path,
         sink: Sink,
-        ended: Callable[[], None],
         echo: Callable[[bytes], object] | None = None,
     ) -> RemoteProcess:
-        """Start a lane; blocks; raises OSError, or TfmonError if the host is lost."""
+        """See `Place`. Blocks."""
         if self.lost:
             raise self._loss
         nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
@@ -214,16 +220,19 @@ class Connection:
             "path_first": bool(self.host.python),
             "echo": echo is not None,
         }
+        scenario = ""
+        if command is None and plan.scenario.is_file():
+            scenario = f"{self.greeting.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
+            payload["file"] = scenario, base64.b64encode(plan.scenario.read_bytes()).decode()
         process = RemoteProcess(
             lane.spec.name,
             next(self._numbers),
-            self._send,
+            self.tell,
             self.clock,
             sink,
-            ended,
             grace_s=command.grace_s if command is not None else None,
             folder=self.greeting.folder,
-            scenario="" if command is not None else self._ship(plan.scenario),
+            scenario=scenario,
             echo=echo,
         )
         running = {number: other for number, other in self._processes.items() if not other.ended}
@@ -241,30 +250,21 @@ class Connection:
             start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), self.break_off)
         return process
 
-    def _ship(self, scenario: Path) -> str:
-        """Return the scenario's path there, or empty."""
-        try:
-            content = base64.b64encode(scenario.read_bytes()).decode()
-        except OSError:
-            return ""
-        name = f"scenarios/{digest(scenario)}/{scenario.name}"
-        self.sender.send(do="keep", name=name, content=content)
-        return f"{self.greeting.folder}/{name}"
-
-    def _send(self, **message: object) -> bool:
+    def tell(self, **message: object) -> bool:
+        """Send a message, unless the host is lost."""
         if self.lost:
             return False
         self.sender.send(**message)
         return True
 
     def hold(self) -> None:
-        """Suspend the lanes. Thread: also a handler."""
-        if self._send(do="hold"):
+        """See `Place`."""
+        if self.tell(do="hold"):
             self.sender.flush(HOLD_S)
 
     def go_on(self) -> None:
-        """End `hold`. Thread: also a handler."""
-        self._send(do="go_on")
+        """See `Place`."""
+        self.tell(do="go_on")
 
     def _measure(self) -> None:
         until_s = time.monotonic() + FIRST_PINGS_S
@@ -292,7 +292,7 @@ class Connection:
             if chunk:
                 self._take(chunk)
             elif chunk == b"":
-                return why_ended(wire.host, wire.exit_code(), wire.said())
+                return why_ended(wire.host, wire.exit_code(), wire.error_lines())
             if now_s >= beat_s:
                 beat_s, beats = now_s + BEAT_S, beats + 1
                 self._ping()
@@ -301,7 +301,7 @@ class Connection:
             if self._close_s and now_s > self._close_s:
                 return "it did not end"
             if now_s - heard_s > SILENCE_S:
-                return f"nothing was heard for {SILENCE_S:.0f} s"
+                return f"nothing was received for {SILENCE_S:.0f} s"
 
     def _take(self, chunk: bytes) -> None:
         at_ns = time.monotonic_ns()
@@ -349,10 +349,10 @@ class Connection:
     def _lose(self, wire: Wire, reason: str) -> None:
         wire.kill()
         self.sender.close()
-        own = of_bridge(wire.said()) if wire.host.ray is not None else None
-        why = self.sender.failure or self._last_word or (own.message if own else reason)
+        reported = bridge_error(wire.error_lines()) if wire.host.ray is not None else None
+        why = self.sender.failure or self._last_word or (reported.message if reported else reason)
         lost = " ".join(clean(why, 400).split()) or "the connection was closed"
-        self._loss = own or HostError(f"{self.host.called} is lost: {lost}")
+        self._loss = reported or HostError(f"{self.host.called} is lost: {lost}")
         self.lost = lost
         self._ponged.set()
         at_ns = time.monotonic_ns()
@@ -383,22 +383,26 @@ class Connection:
             event: Sample = read(sample, Sample, strict=False)
         except CodecError:
             return
-        here = self.clock.here
+        to_monitor = self.clock.to_monitor
         if isinstance(event, TreeSample):
-            self._sink(replace(event, at_ns=here(event.at_ns)))
+            self._sink(replace(event, at_ns=to_monitor(event.at_ns)))
             return
-        event = event.on_clock(here) if isinstance(event, GpuSample) else replace(event, at_ns=here(event.at_ns))
+        event = (
+            event.on_clock(to_monitor)
+            if isinstance(event, GpuSample)
+            else replace(event, at_ns=to_monitor(event.at_ns))
+        )
         self._sink(replace(event, host=self.host.name))
 
 
 def working_folder() -> str:
-    """Return the working directory as the shell names it: a host is more likely to have that."""
-    named = os.environ.get("PWD", "")
+    """Return the shell's path of the working directory: a host is likelier to have it."""
+    shell_folder = os.environ.get("PWD", "")
     try:
-        same = bool(named) and Path(named).samefile(".")
+        same = bool(shell_folder) and Path(shell_folder).samefile(".")
     except OSError:
         same = False
-    return named if same else str(Path.cwd())
+    return shell_folder if same else str(Path.cwd())
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,7 +434,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
     host = connection.host
     try:
         connection.ensure()
-        machine = read_part(connection.ask("gpus"), "machine", Machine)
+        _, machine = connection.ask(questions.gpus)
     except TfmonError as error:
         return Surveyed(host, error=error.message, hint=error.hint)
     finally:
@@ -441,10 +445,11 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
     """Return a host's report; raises TfmonError."""
+    from tfmon.doctor.diagnosis import Diagnosis
+
     connection = Connection(host, lambda _: None)
     try:
         connection.ensure()
-        arguments = {"imports": imports, "folder": working_folder(), "python": python}
-        return read_doctor_answer(connection.ask("doctor", DOCTOR_S, **arguments))
+        return Diagnosis(connection.ask(questions.doctor, imports, working_folder(), python))
     finally:
         connection.close()

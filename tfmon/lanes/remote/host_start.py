@@ -1,6 +1,6 @@
 """The first program of a host's Python, as text on its command line: unpacks tfmon and runs the agent.
 
-Any Python 3 can read it. The marker begins each of its lines, because a login shell or a sitecustomize may print.
+Any Python 3 can read it. The marker begins each line, because a login shell or a sitecustomize may print.
 """
 
 import json
@@ -8,7 +8,7 @@ import os
 import sys
 
 
-def say(marker: str, **fields: object) -> None:
+def report(marker: str, **fields: object) -> None:
     """Write a line of JSON behind the marker."""
     sys.stdout.write(marker + " " + json.dumps(fields) + "\n")
     sys.stdout.flush()
@@ -18,8 +18,8 @@ def main(marker: str) -> None:
     """Unpack the monitor's code, and run the agent."""
     # Modules in the home directory must not hide the standard library's.
     sys.path[:] = [entry for entry in sys.path if entry]
-    say(marker, python=list(sys.version_info[:3]), executable=sys.executable)
-    # It may read ahead: the monitor sends nothing else before the agent's first line.
+    report(marker, python=list(sys.version_info[:3]), executable=sys.executable)
+    # This may read ahead: the monitor sends nothing else before the agent's first line.
     size = int(sys.stdin.buffer.read(12) or 0)
     packed = sys.stdin.buffer.read(size)
     if not size or len(packed) < size:
@@ -39,9 +39,9 @@ def main(marker: str) -> None:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         where = (folder or os.environ.get("TMPDIR", "/tmp")) if isinstance(error, OSError) else ""
-        say(marker, failed="%s: %s" % (type(error).__name__, error), folder=where)  # noqa: UP031 - an old Python reads it, too
+        report(marker, failed="%s: %s" % (type(error).__name__, error), folder=where)  # noqa: UP031 - an old Python reads it, too
         sys.exit(1)
-    run(folder, marker, say)
+    run(folder, marker, report)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.remote_host import Host, Reservation, word_of
 from tfmon.lanes.remote.start_program import KEPT_BYTES
-from tfmon.lanes.remote.trouble import HostError, how_ended, last_line, no_launcher, of_bridge
+from tfmon.lanes.remote.trouble import HostError, bridge_error, how_ended, last_line, no_launcher
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
 
@@ -54,13 +54,13 @@ class RayCluster:
                 self._ask("nodes", self._reservation("", 0)), tuple[RayNode, ...], strict=False
             )
         except CodecError as error:
-            raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
+            raise HostError(f"the bridge to Ray sent an unreadable message: {error}") from error
         return result
 
-    def workers(self, place: str) -> int:
-        """Return the number of free places; raises TfmonError."""
+    def workers(self, lane: str) -> int:
+        """Return how many such lanes fit now; raises TfmonError."""
         try:
-            spec = parse_lane(place, ())
+            spec = parse_lane(lane, ())
         except SpecError as error:
             raise UsageError(str(error)) from error
         reservation = self._reservation(word_of(spec.host), gpus_needed([spec]))
@@ -69,10 +69,10 @@ class RayCluster:
     def _reservation(self, word: str, gpus: int) -> Reservation:
         return Reservation(self.python, self.address, word, gpus, self.cpus)
 
-    def _ask(self, what: str, reservation: Reservation) -> Any:
+    def _ask(self, question: str, reservation: Reservation) -> Any:
         try:
             done = subprocess.run(
-                reservation.command(what),
+                reservation.command(question),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 timeout=ASK_S,
@@ -84,13 +84,13 @@ class RayCluster:
         except OSError as error:
             raise no_launcher(Host("ray", ray=reservation), self.python, error) from error
         if done.returncode:
-            said = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
-            why = last_line(said) or f"it {how_ended(done.returncode)}"
-            raise of_bridge(said) or HostError(f"the bridge to Ray failed: {why}")
+            error_lines = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
+            why = last_line(error_lines) or f"it {how_ended(done.returncode)}"
+            raise bridge_error(error_lines) or HostError(f"the bridge to Ray failed: {why}")
         try:
             return json.loads(done.stdout)
         except ValueError as error:
-            raise HostError(f"the bridge to Ray said what cannot be read: {error}") from error
+            raise HostError(f"the bridge to Ray sent an unreadable message: {error}") from error
 
 
 def gpus_needed(specs: Iterable[LaneSpec]) -> int:

@@ -81,7 +81,7 @@ class Channel:
         self.fail(Refusal(reason))
 
     def end_with_monitor(self) -> NoReturn:
-        """End soon after the monitor's end of stdin is closed, in any state. Thread: its own."""
+        """End soon after the monitor closes stdin, in any state. Thread: its own."""
         ends = select.poll()
         ends.register(self.in_fd, getattr(select, "POLLRDHUP", 0))
         ends.poll()
@@ -90,7 +90,7 @@ class Channel:
 
 
 def write(fd: int, data: bytes) -> None:
-    """Write all of it."""
+    """Write all data."""
     while data:
         data = data[os.write(fd, data) :]
 
@@ -98,21 +98,21 @@ def write(fd: int, data: bytes) -> None:
 class Shell:
     """A command on a node, sent by value. Thread: `write` and `end` one, `read` another, the rest a third."""
 
-    def start(self, command: list[str], given: dict[str, str], nice: int) -> dict[str, Any]:
+    def start(self, command: list[str], variables: dict[str, str], nice: int) -> dict[str, Any]:
         """Start the command; return where."""
         import ray
 
         context = ray.get_runtime_context()
         visible = ",".join(sorted(context.get_accelerator_ids().get("GPU", [])))
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the command runs
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - open for as long as the command runs
         home = Path.home()
         self.popen = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.said,
+            stderr=self.errors,
             bufsize=0,
-            env=surroundings(dict(os.environ), given, visible),
+            env=surroundings(dict(os.environ), variables, visible),
             cwd=home if home.is_dir() else None,
             start_new_session=True,
         )
@@ -145,21 +145,21 @@ class Shell:
         code = 0
         with contextlib.suppress(subprocess.TimeoutExpired):
             code = self.popen.wait(1.0)
-        self.said.seek(0)
-        return code, self.said.read()[-KEPT_BYTES:].decode(errors="replace")
+        self.errors.seek(0)
+        return code, self.errors.read()[-KEPT_BYTES:].decode(errors="replace")
 
 
-def surroundings(worker: dict[str, str], given: dict[str, str], visible: str) -> dict[str, str]:
-    """Return the variables of a command: Ray's worker's without Ray's own, and `given`.
+def surroundings(worker: dict[str, str], variables: dict[str, str], visible: str) -> dict[str, str]:
+    """Return the variables of a command: the variables of Ray's worker without Ray's own, and `variables`.
 
-    `given` are variables of the monitor's lanes that Ray would change; `visible` are the reserved GPUs.
+    `variables` are the monitor's, which Ray would change; `visible` are the reserved GPUs.
     """
     kept = {key: value for key, value in worker.items() if not key.startswith("RAY_") and key not in RAYS_OWN}
-    own = str(Path(sys.executable).parent)
-    path = own + os.pathsep + kept.get("PATH", os.defpath)
+    python_folder = str(Path(sys.executable).parent)
+    path = python_folder + os.pathsep + kept.get("PATH", os.defpath)
     return {
         **kept,
-        **given,
+        **variables,
         "PATH": path,
         "CUDA_VISIBLE_DEVICES": visible or "-1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -172,7 +172,7 @@ class RayLane:
     def __init__(self, channel: Channel, reservation: dict[str, Any], command: list[str]) -> None:
         self._channel, self._reservation, self._command = channel, reservation, command
         self._nice = os.getpriority(os.PRIO_PROCESS, 0)
-        self._given = {key: os.environ[key] for key in reservation["variables"] if key in os.environ}
+        self._variables = {key: os.environ[key] for key in reservation["variables"] if key in os.environ}
         with contextlib.suppress(OSError):
             os.nice(YIELDING_NICE)
         self._ray = connect(channel.fail, reservation)
@@ -188,13 +188,12 @@ class RayLane:
         self._pass_up()
 
     def _begin(self) -> dict[str, Any]:
-        """Return where the command started."""
         ray, reservation = self._ray, self._reservation
         for left in range(TRIES - 1, -1, -1):
             possible = matching(list_nodes(ray), reservation)
             shell = self._reserve(possible)
             try:
-                start = shell.start.remote(self._command, self._given, self._nice)
+                start = shell.start.remote(self._command, self._variables, self._nice)
                 placed: dict[str, Any] = ray.get(start, timeout=reservation["wait_s"])
             except ray.exceptions.GetTimeoutError as error:
                 known = {node["id"] for node in possible}
@@ -216,7 +215,6 @@ class RayLane:
         raise Refusal(f"Ray gives another GPU of {self._node} than before", "a new race begins with that one")
 
     def _reserve(self, possible: Sequence[Mapping[str, Any]]) -> Any:
-        """Return an actor on a possible node."""
         ray, reservation = self._ray, self._reservation
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -264,12 +262,12 @@ class RayLane:
         try:
             for part in read_there.remote():
                 write(channel.out_fd, ray.get(part))
-            code, said = ray.get(self._shell.reap.remote(), timeout=5.0)
-            write(channel.error_fd, said.encode())
+            code, errors = ray.get(self._shell.reap.remote(), timeout=5.0)
+            write(channel.error_fd, errors.encode())
         except ray.exceptions.RayActorError as error:
             if has_left(ray, self._node_id):
                 raise Refusal(f"{self._node} is no longer in the cluster", NODE_GONE_HINT) from error
-            # Ray learns it later.
+            # Ray learns the reason later.
             known = not isinstance(error, ray.exceptions.ActorUnavailableError)
             more = f": {first_line(error)}" if known else ""
             raise Refusal(f"Ray lost its process on {self._node}{more}") from error
@@ -297,16 +295,17 @@ class RayLane:
 
 def main() -> None:
     """Run the command line."""
-    what, reservation, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
-    if what == "lane":
+    subcommand, reservation, channel = sys.argv[1], json.loads(sys.argv[2]), Channel()
+    if subcommand == "lane":
         start_thread("tfmon-monitor", channel.end_with_monitor, channel.fail_thread)
     try:
-        if what == "lane":
+        if subcommand == "lane":
             RayLane(channel, reservation, sys.argv[3:]).run()
         else:
             nodes = list_nodes(connect(channel.fail, reservation))
             write(
-                channel.out_fd, json.dumps(nodes if what == "nodes" else free_rooms(nodes, reservation)).encode()
+                channel.out_fd,
+                json.dumps(nodes if subcommand == "nodes" else free_rooms(nodes, reservation)).encode(),
             )
     except Refusal as refusal:
         channel.fail(refusal)

@@ -36,14 +36,14 @@ class Refusal(Exception):
 
 def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> Any:
     """Return Ray, connected; `fail` ends the process if it does not answer."""
-    given = reservation["address"] or os.environ.get("RAY_ADDRESS", "")
-    address = "" if given == "auto" else given
-    named = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
-    slow = Refusal(f"{named} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
+    configured = reservation["address"] or os.environ.get("RAY_ADDRESS", "")
+    address = "" if configured == "auto" else configured
+    cluster = f"the Ray cluster at {address}" if address else "the Ray cluster of this machine"
+    slow = Refusal(f"{cluster} did not answer within {CONNECT_S:.0f} s", "`ray status` on its head says how it is")
     watch = call_later("tfmon-connect", CONNECT_S, lambda: fail(slow), lambda why: fail(Refusal(why)))
     if address:
         reach(address)
-    elif (stale := last_started()) and why_silent(stale):
+    elif (stale := _last_started()) and why_silent(stale):
         raise Refusal(*NONE_RUNS)
     ray = load()
     try:
@@ -52,9 +52,9 @@ def connect(fail: Callable[[Refusal], object], reservation: dict[str, Any]) -> A
         if not address:
             raise Refusal(*NONE_RUNS) from error
         # Perhaps Ray lacks its token.
-        raise Refusal(f"{named} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
+        raise Refusal(f"{cluster} cannot be used: {first_line(error)}", f"if it wants a token, {TOKEN}") from error
     except Exception as error:
-        raise refused(named, error) from error
+        raise refused(cluster, error) from error
     watch.cancel()
     return ray
 
@@ -85,8 +85,7 @@ def why_silent(address: str) -> str:
     return ""
 
 
-def last_started() -> str:
-    """Return the address of this machine's last cluster."""
+def _last_started() -> str:
     try:
         return (Path(os.environ.get("RAY_TMPDIR") or "/tmp") / "ray" / "ray_current_cluster").read_text().strip()
     except OSError:
@@ -106,27 +105,27 @@ def load() -> Any:
     return ray
 
 
-def refused(named: str, error: Exception) -> Refusal:
+def refused(cluster: str, error: Exception) -> Refusal:
     """Return why a cluster refused this process."""
     text = str(error)
     result = re.findall(r"Ray: (\S+)\s+Python: (\S+)", text)
     if len(result) == 2:
         (theirs, their_python), (ours, our_python) = result
         return Refusal(
-            f"{named} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
+            f"{cluster} runs Ray {theirs} with Python {their_python}; this is Ray {ours} with Python {our_python}",
             "--ray-python names a Python with the cluster's versions; the lanes keep theirs",
         )
     if "token" in text.lower():
-        return Refusal(f"{named} did not take the token, or there is none", TOKEN)
-    return Refusal(f"{named} cannot be used: {first_line(error)}")
+        return Refusal(f"{cluster} did not take the token, or there is none", TOKEN)
+    return Refusal(f"{cluster} cannot be used: {first_line(error)}")
 
 
 def first_line(error: Exception) -> str:
     """Return the first meaningful line of Ray's error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     facts = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:")
-    lines_that_say = [line for line in lines if not line.startswith(facts)]
-    return (lines_that_say or [type(error).__name__])[0][:200]
+    meaningful = [line for line in lines if not line.startswith(facts)]
+    return (meaningful or [type(error).__name__])[0][:200]
 
 
 def has_left(ray: Any, node_id: str) -> bool:
@@ -171,7 +170,7 @@ def list_nodes(ray: Any) -> list[dict[str, Any]]:
 def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the possible nodes, or raise Refusal."""
     word, gpus, cpus = reservation["word"], reservation["gpus"], reservation["cpus"]
-    have = have_text(nodes)
+    have = _resources_text(nodes)
     result = [node for node in nodes if reservation["node"] in ("", node["id"])]
     if not result:
         raise Refusal("the node of this lane is no longer in the cluster", NODE_GONE_HINT)
@@ -183,15 +182,15 @@ def matching(nodes: Sequence[Mapping[str, Any]], reservation: Mapping[str, Any])
         if not result:
             names = ", ".join(list(dict.fromkeys(node["name"] for node in nodes))[:MOST_NAMES])
             raise Refusal(f"no node is called {word} or has such a GPU; {have} on {names}")
-    for what, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
+    for unit, amount, key in (("GPU", gpus, "gpus"), ("CPU", cpus, "cpus")):
         result = [node for node in result if node[key] >= amount]
         if not result:
-            needed = f"a {what}" if amount == 1 else f"{amount:g} {what}s"
+            needed = f"a {unit}" if amount == 1 else f"{amount:g} {unit}s"
             raise Refusal(f"no node{' ' + word if word else ''} has {needed}; {have}")
     return result
 
 
-def have_text(nodes: Sequence[Mapping[str, Any]]) -> str:
+def _resources_text(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return the resources, such as "there are: 2 × A100, 64 CPUs"."""
     kinds: dict[str, float] = {}
     for node in nodes:

@@ -41,26 +41,26 @@ class Reservation:
     nice: int | None = None
     name: str = ""
 
-    def command(self, what: str) -> list[str]:
+    def command(self, subcommand: str) -> list[str]:
         """Return the bridge's command line."""
         reservation = {**asdict(self), "variables": INHERITED}
-        for own in ("python", "nice", "name"):
-            del reservation[own]
-        return [self.python, str(BRIDGE), what, json.dumps(reservation)]
+        for key in ("python", "nice", "name"):
+            del reservation[key]
+        return [self.python, str(BRIDGE), subcommand, json.dumps(reservation)]
 
-    def placed(self, said: Sequence[str]) -> Reservation:
+    def placed(self, error_lines: Sequence[str]) -> Reservation:
         """Return the reservation as reported."""
-        result = last_report(said).get("placed", {})
+        result = last_report(error_lines).get("placed", {})
         if not result:
             return self
         return replace(self, **{key: result[key] for key in ("node", "visible", "nice", "name")})
 
 
-def last_report(said: Sequence[str]) -> Mapping[str, Any]:
+def last_report(error_lines: Sequence[str]) -> Mapping[str, Any]:
     """Return the bridge's last report."""
     from tfmon.lanes.remote.ray_cluster import SIGN  # every command loads this module
 
-    for line in reversed(said):
+    for line in reversed(error_lines):
         if line.startswith(SIGN + "{"):
             try:
                 fields = json.loads(line[len(SIGN) :])

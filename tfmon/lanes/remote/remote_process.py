@@ -29,29 +29,27 @@ class RemoteProcess(LaneProcess):
         self,
         lane: str,
         number: int,
-        send: Callable[..., bool],
+        tell: Callable[..., bool],
         clock: HostClock,
         sink: Sink,
-        ended: Callable[[], None],
         *,
         grace_s: float | None,
         folder: str,
         scenario: str,
         echo: Callable[[bytes], object] | None,
     ) -> None:
-        """`folder` and `scenario` are paths there; `send` sends a message, unless the host is lost."""
+        """`folder` and `scenario` are paths on the host; `tell` sends to its agent."""
         super().__init__(lane, sink, grace_s)
         self.number = number
         self.pid = 0
-        self._send, self._clock, self._folder = send, clock, folder
-        self._note_end = ended
+        self._tell_host, self._clock, self._folder = tell, clock, folder
         self._scenario = scenario
         self._echo = echo
         self._profiles: dict[str, str] = {}
         self._printed: deque[str] = deque(maxlen=TAIL_LINES)
 
     def send(self, request: Request) -> bool:
-        """Send a request with the host's paths."""
+        """Send a request with the host's paths; see `LaneProcess`."""
         if self.ended:
             return False
         if isinstance(request, Assign) and self._scenario:
@@ -60,31 +58,31 @@ class RemoteProcess(LaneProcess):
             there = f"{self._folder}/profiles/{self.number}-{len(self._profiles) + 1}"
             self._profiles[there] = request.folder
             request = replace(request, folder=there)
-        return self._send(do="request", lane=self.number, line=encode_message(request).decode())
+        return self._tell_host(do="request", lane=self.number, line=encode_message(request).decode())
 
     def _control(self, method: str, *arguments: int) -> None:
         if not self.ended:
-            self._send(do="control", lane=self.number, method=method, arguments=arguments)
+            self._tell_host(do="control", lane=self.number, method=method, arguments=arguments)
 
     def kill(self, number: int) -> None:
-        """Signal the process group."""
+        """See `LaneProcess`."""
         self._control("kill", number)
 
     def suspend(self) -> None:
-        """Suspend the child."""
+        """See `LaneProcess`."""
         self._control("suspend")
 
     def continue_(self) -> None:
-        """Continue a suspended child."""
+        """See `LaneProcess`."""
         self._control("continue_")
 
     def request_end(self) -> None:
-        """Request the end, or send SIGINT to a user's command."""
+        """See `LaneProcess`."""
         self.end_requested = True
         self._control("request_end")
 
     def ask_stacks(self) -> None:
-        """Report the stacks as an event."""
+        """See `LaneProcess`."""
         self._control("ask_stacks")
 
     def take(self, message: dict[str, Any]) -> None:
@@ -96,7 +94,7 @@ class RemoteProcess(LaneProcess):
         problem = ""
         try:
             event: LaneEvent = read(message.get("event"), LaneEvent)
-            at_ns = min(self._clock.here(event.at_ns), time.monotonic_ns())
+            at_ns = min(self._clock.to_monitor(event.at_ns), time.monotonic_ns())
             self._report(replace(event, lane=self.lane, at_ns=at_ns))
         except CodecError as error:
             problem = str(error)
@@ -114,8 +112,7 @@ class RemoteProcess(LaneProcess):
             event = replace(event, requested=self.end_requested)
         self._tell(event)
         if isinstance(event, LaneEnded):
-            self.ended = True
-            self._note_end()
+            self.over.set()
 
     def lose(self, why: TfmonError, at_ns: int) -> None:
         """Report a lost connection."""

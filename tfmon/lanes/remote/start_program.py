@@ -62,7 +62,6 @@ SHIPPED = (
     *("__init__", "analysis/__init__", "analysis/bottleneck_rules", "errors", "report", "units"),
     *("doctor", "lanes", "model", "probes", "profile", "hooks", "system", "trainer"),
 )
-"""The code that runs on a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +80,14 @@ class Wire:
         """Raises TfmonError if the launcher did not start."""
         self.host = host
         self._marker = f"tfmon-{secrets.token_hex(8)}"
-        argv = words_of(host)
+        argv = _launcher_command(host)
         self.connection, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - for as long as the launcher
         self._errors_from = 0
         try:
             # Ctrl+C and Ctrl+Z do not reach a separate session, and it cannot use the terminal.
             self.popen = subprocess.Popen(
-                argv,
-                stdin=theirs.fileno(),
-                stdout=theirs.fileno(),
-                stderr=self._errors,
-                start_new_session=True,
+                argv, stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._errors, start_new_session=True
             )
         except OSError as error:
             self.connection.close()
@@ -126,7 +121,7 @@ class Wire:
             raise
         self.greeting = Greeting(str(ready["folder"]), str(ready["python"]), int(ready["pid"]))
         if self.host.ray is not None:
-            self.host = replace(self.host, ray=self.host.ray.placed(self.said()))
+            self.host = replace(self.host, ray=self.host.ray.placed(self.error_lines()))
         self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines explain nothing
 
     def first_word(self, program: Path = FIRST_WORD) -> dict[str, Any]:
@@ -146,28 +141,28 @@ class Wire:
         return first
 
     def _next_word(self, patience_s: float) -> dict[str, Any]:
-        """Other output is kept for an error."""
+        """Return the next message; keep other output for an error."""
         until_s = time.monotonic() + patience_s
         while True:
-            _, found, word = self.received.partition(self._marker.encode() + b" ")
+            _, marked, word = self.received.partition(self._marker.encode() + b" ")
             line, complete, rest = word.partition(b"\n")
-            if found and complete:
+            if marked and complete:
                 self.received = rest
                 with contextlib.suppress(ValueError):
                     fields = json.loads(line)
                     if isinstance(fields, dict):
                         return fields
-                raise no_agent(self.host, "its word cannot be read")
-            if not found:
+                raise no_agent(self.host, "its answer cannot be read")
+            if not marked:
                 self.received = self.received[-KEPT_BYTES:]
             printed = self.received.decode(errors="replace")
             chunk = self.receive(max(0.0, until_s - time.monotonic()))
             if self._cancelled:
                 raise HostError(f"the connection to {self.host.name} was broken off")
             if chunk == b"":
-                raise ended_early(self.host, self.exit_code(), self.said(), printed)
+                raise ended_early(self.host, self.exit_code(), self.error_lines(), printed)
             if time.monotonic() > until_s:
-                raise too_slow(self.host, patience_s, self.said(), printed)
+                raise too_slow(self.host, patience_s, self.error_lines(), printed)
             self.received += chunk or b""
 
     def receive(self, wait_s: float) -> bytes | None:
@@ -181,7 +176,7 @@ class Wire:
         except ConnectionError:  # before it had read everything
             return b""
 
-    def said(self) -> list[str]:
+    def error_lines(self) -> list[str]:
         """Return the lines of the launcher's stderr."""
         fd = self._errors.fileno()
         start = max(self._errors_from, os.fstat(fd).st_size - KEPT_BYTES)
@@ -208,8 +203,7 @@ class Wire:
         self.connection.close()
 
 
-def words_of(host: Host) -> list[str]:
-    """Return the command for a shell; raises UsageError."""
+def _launcher_command(host: Host) -> list[str]:
     if host.ray is not None:
         return [*host.ray.command("lane"), SHELL]
     if host.run:
@@ -236,7 +230,6 @@ def script_of(host: Host, marker: str, program: Path = FIRST_WORD) -> bytes:
 
 
 def _path(python: str) -> str:
-    """Do not quote a home."""
     if python == "~" or python.startswith("~/"):
         return '"$HOME"' + shlex.quote(python[1:])
     return shlex.quote(python)

@@ -12,7 +12,7 @@ from tfmon.lanes.remote.remote_host import Host, last_report
 from tfmon.model.codec import clean
 
 LONGEST = 200
-_KEYS = "tfmon asks for no password: `ssh-copy-id {host}` or `ssh-add` makes keys do, `ssh {host} true` tries it"
+_KEYS = "tfmon asks for no password: set up a key by `ssh-copy-id {host}` or `ssh-add`; `ssh {host} true` tries it"
 _SSH = (
     (
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
@@ -44,7 +44,7 @@ class HostError(TfmonError):
 
 
 def no_launcher(host: Host, program: str, error: OSError) -> HostError:
-    """A launcher did not start."""
+    """Return the error of a launcher that did not start."""
     why = error.strerror or str(error)
     if host.ray is not None:
         return HostError(f"{program} did not start: {why}", "--ray-python names a Python that has Ray")
@@ -53,24 +53,24 @@ def no_launcher(host: Host, program: str, error: OSError) -> HostError:
     return HostError(f"{program}, which reaches {host.name}, did not start: {why}", _look_at_run(host))
 
 
-def ended_early(host: Host, code: int | None, said: list[str], printed: str) -> HostError:
-    """A launcher ended before Python's first word."""
-    text = "\n".join(said)
+def ended_early(host: Host, code: int | None, error_lines: list[str], printed: str) -> HostError:
+    """Return the error of a launcher that ended before Python."""
+    text = "\n".join(error_lines)
     # ssh knows the name, port and file of the key.
     forget = re.search(r"ssh-keygen -f .*", text)
     texts = {
         "host": host.name,
-        "said": last_line(said),
+        "said": last_line(error_lines),
         "forget": _cut(forget[0]) if forget else f"ssh-keygen -R {host.name.rpartition('@')[2]}",
     }
-    if host.ray is not None and (own := of_bridge(said)):
-        return own
+    if host.ray is not None and (report := bridge_error(error_lines)):
+        return report
     if _by_ssh(host):
         for sign, message, hint in _SSH:
             if sign in text:
                 return HostError(message.format(**texts), hint.format(**texts))
         if code == 255:
-            why = texts["said"] or "ssh ended without a word"
+            why = texts["said"] or "ssh ended without a message"
             return HostError(f"{host.name} cannot be reached: {why}", f"`ssh {host.name} true` tries it")
     if code in (126, 127):
         why = texts["said"] or f"exit code {code}"
@@ -88,9 +88,9 @@ def how_ended(code: int | None) -> str:
     )
 
 
-def too_slow(host: Host, patience_s: float, said: list[str], printed: str) -> HostError:
-    """A host did not answer in time."""
-    last = " · ".join(filter(None, (last_line(printed.splitlines()), last_line(said))))
+def too_slow(host: Host, patience_s: float, error_lines: list[str], printed: str) -> HostError:
+    """Return the error of a host without an answer."""
+    last = " · ".join(filter(None, (last_line(printed.splitlines()), last_line(error_lines))))
     why = f", but this: {last}" if last else ""
     return HostError(
         f"{host.name} did not answer within {patience_s:.0f} s{why}",
@@ -104,7 +104,7 @@ def other_python(host: Host) -> str:
 
 
 def no_agent(host: Host, why: str, folder: str = "") -> HostError:
-    """Code could not be unpacked into `folder` or run."""
+    """Return the error of code that could not be unpacked into `folder` or run."""
     message = f"tfmon's agent did not start on {host.name}: {_cut(why)}"
     if not folder:
         return HostError(message)
@@ -117,23 +117,23 @@ def no_agent(host: Host, why: str, folder: str = "") -> HostError:
     return HostError(f"{message}; it writes into {_cut(folder)}", hint)
 
 
-def why_ended(host: Host, code: int | None, said: list[str]) -> str:
+def why_ended(host: Host, code: int | None, error_lines: list[str]) -> str:
     """Return why an established connection has ended."""
-    last = last_line(said)
+    last = last_line(error_lines)
     program = host.run[0] if host.run else "ssh" if host.ray is None else "the bridge to Ray"
     if last:
         return f"{program} said: {last}"
     if code == 255 and _by_ssh(host):
-        return "tfmon's agent there was killed, or ssh ended without a word (exit code 255)"
+        return "tfmon's agent there was killed, or ssh ended without a message (exit code 255)"
     return f"{program} {how_ended(code)}" if code else "the connection was closed there"
 
 
-def of_bridge(said: list[str]) -> HostError | None:
+def bridge_error(error_lines: list[str]) -> HostError | None:
     """Return why the bridge ends, if it reported it."""
-    own = last_report(said)
-    if not own.get("error"):
+    report = last_report(error_lines)
+    if not report.get("error"):
         return None
-    return HostError(clean(str(own["error"]), 400), clean(str(own.get("hint", "")), 400))
+    return HostError(clean(str(report["error"]), 400), clean(str(report.get("hint", "")), 400))
 
 
 def last_line(lines: Sequence[str]) -> str:

@@ -42,8 +42,8 @@ class ActivityMeter:
     Several compute instances in one GPU instance (MIG) share one figure.
     """
 
-    def __init__(self, own: DeviceCalls, whole: DeviceCalls) -> None:
-        self._own = own
+    def __init__(self, device: DeviceCalls, whole: DeviceCalls) -> None:
+        self._device = device
         self._whole = whole
         self._ready = False
         self._instance: int | None = None
@@ -52,9 +52,9 @@ class ActivityMeter:
         self._at_ns = 0
         self._last: Mapping[int, Reading] | Missing = FIRST_SAMPLE
 
-    def read(self, at_ns: int) -> GpuActivity | Missing:
+    def read(self) -> GpuActivity | Missing:
         """Return the shares, and the traffic over NVLink."""
-        metrics = self._metrics(at_ns)
+        metrics = self._metrics()
         if isinstance(metrics, Missing):
             return NO_GPM if metrics in _UNSUPPORTED else metrics
         return GpuActivity(
@@ -63,16 +63,16 @@ class ActivityMeter:
             nvlink_received_bytes_per_s=metrics[_NVLINK_RECEIVED],
         )
 
-    def load(self, at_ns: int) -> Reading:
+    def load(self) -> Reading:
         """Return the load of an instance."""
-        metrics = self._metrics(at_ns)
+        metrics = self._metrics()
         if isinstance(metrics, Missing):
             return NO_LOAD if metrics in _UNSUPPORTED else metrics
         return metrics[_SM] if isinstance(metrics[KERNELS], Missing) else metrics[KERNELS]
 
-    def traffic(self, at_ns: int) -> tuple[Reading, Reading] | NvmlFailure:
+    def traffic(self) -> tuple[Reading, Reading] | NvmlFailure:
         """Return the bytes per second sent and received over PCIe."""
-        metrics = self._metrics(at_ns)
+        metrics = self._metrics()
         if metrics == FIRST_SAMPLE:
             return FIRST_SAMPLE, FIRST_SAMPLE
         if isinstance(metrics, Missing):
@@ -88,15 +88,15 @@ class ActivityMeter:
                 self._whole.library("nvmlGpmSampleFree", sample)
         self._before = self._spare = None
 
-    def _metrics(self, at_ns: int) -> Mapping[int, Reading] | Missing:
-        """Return previous metrics if it is too soon."""
-        seldom = self._own is self._whole and not isinstance(self._last, Missing)
+    def _metrics(self) -> Mapping[int, Reading] | Missing:
+        """Return new metrics, or the previous ones if it is too soon."""
+        seldom = self._device is self._whole and not isinstance(self._last, Missing)
         every_ns = EVERY_NS if seldom else SHORTEST_NS
-        if self._before is None or at_ns - self._at_ns >= every_ns:
-            self._last = self._whole.first("gpm", lambda: self._read(at_ns))
+        if self._before is None or self._whole.at_ns - self._at_ns >= every_ns:
+            self._last = self._whole.first("gpm", self._read)
         return self._last
 
-    def _read(self, at_ns: int) -> Mapping[int, Reading] | Missing | NvmlFailure:
+    def _read(self) -> Mapping[int, Reading] | Missing | NvmlFailure:
         failure = self._prepare()
         if failure is not None:
             return failure
@@ -106,7 +106,7 @@ class ActivityMeter:
             taken = self._whole.call("nvmlGpmMigSampleGet", self._instance, self._spare)
         if isinstance(taken, NvmlFailure):
             return taken
-        before, self._before, self._at_ns = self._before, self._spare, at_ns
+        before, self._before, self._at_ns = self._before, self._spare, self._whole.at_ns
         self._spare = before
         return FIRST_SAMPLE if before is None else self._between(before, self._before)
 
@@ -117,8 +117,8 @@ class ActivityMeter:
                 return support
             if not support.isSupportedDevice:
                 return NvmlFailure(NOT_SUPPORTED)
-            if self._own is not self._whole:
-                self._instance = self._own.call("nvmlDeviceGetGpuInstanceId")
+            if self._device is not self._whole:
+                self._instance = self._device.call("nvmlDeviceGetGpuInstanceId")
                 if isinstance(self._instance, NvmlFailure):
                     return self._instance
             self._ready = True
@@ -129,18 +129,18 @@ class ActivityMeter:
             self._spare = spare
         return None
 
-    def _between(self, before: Any, after: Any) -> Mapping[int, Reading] | NvmlFailure:
+    def _between(self, before: Any, later: Any) -> Mapping[int, Reading] | NvmlFailure:
         module = self._whole.module
         known = module.c_nvmlGpmMetricsGet_t()
         known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
-        known.sample1, known.sample2 = before, after
-        for place, number in enumerate(_METRICS):
-            known.metrics[place].metricId = number
+        known.sample1, known.sample2 = before, later
+        for index, number in enumerate(_METRICS):
+            known.metrics[index].metricId = number
         answer = self._whole.library("nvmlGpmMetricsGet", known)
         if isinstance(answer, NvmlFailure):
             # For example after a change of the instances.
             return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
-        values = {number: _value(known.metrics[place]) for place, number in enumerate(_METRICS)}
+        values = {number: _value(known.metrics[index]) for index, number in enumerate(_METRICS)}
         if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):
             return NvmlFailure(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
         return {

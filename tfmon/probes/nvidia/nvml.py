@@ -1,4 +1,4 @@
-"""NVIDIA's management library (NVML): all its calls, with a message for each failure.
+"""NVIDIA's management library (NVML): calls, and a message for each failure.
 
 The first use imports `pynvml`, which takes 40 ms.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
@@ -22,7 +22,6 @@ BAD_TEXT, WRONG_PACKAGE, NOT_LISTED, CRASHES, NO_ANSWER, BROKEN_LIBRARY = -1, -2
 UNSUPPORTED = frozenset({NOT_SUPPORTED, FUNCTION_NOT_FOUND, VERSION_MISMATCH, DEPRECATED})
 _WHOLE_DEVICE = frozenset({GPU_IS_LOST, RESET_REQUIRED, UNINITIALIZED})
 _UNKNOWN_IN_A_ROW = 3
-"""After this number the whole device is out of reach."""
 
 T = TypeVar("T")
 
@@ -78,12 +77,12 @@ class NvmlFailure:
 
     @property
     def reason(self) -> str:
-        """The driver's own text is not safe to fetch everywhere."""
+        """Why the call failed; the driver's own text is not always safe to read."""
         return _REASONS.get(self.code, f"the driver fails with code {self.code}")
 
     @property
     def hint(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         return _HINTS.get(self.code, "")
 
 
@@ -98,10 +97,10 @@ class Nvml:
         mismatch = getattr(module, "NVMLLibraryMismatchError", module.NVMLError)
         self._errors = (module.NVMLError, mismatch, UnicodeDecodeError, AttributeError, OSError)
 
-    def call(self, function: str, *arguments: object, **named: object) -> Any:
+    def call(self, function: str, *arguments: object, **keywords: object) -> Any:
         """Return the answer of a function of pynvml, or an `NvmlFailure`."""
         try:
-            return getattr(self.module, function)(*arguments, **named)
+            return getattr(self.module, function)(*arguments, **keywords)
         except self._errors as error:
             return NvmlFailure(self._code(error))
 
@@ -154,17 +153,11 @@ def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:
         nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
         for slot in range(0 if isinstance(slots, NvmlFailure) else slots)
     )
-    result = [_identify(nvml, gpu.index, own, gpu.name, gpu.uuid) for own in handles]
-    return [one for one in result if not isinstance(one, NvmlFailure)]  # an empty slot fails
+    result = [_identify(nvml, gpu.index, instance, gpu.name, gpu.uuid) for instance in handles]
+    return [device for device in result if not isinstance(device, NvmlFailure)]  # an empty slot fails
 
 
-def _identify(
-    nvml: Nvml,
-    index: int,
-    handle: Any,
-    default_name: str,
-    part_of: str = "",
-) -> Listed | NvmlFailure:
+def _identify(nvml: Nvml, index: int, handle: Any, default_name: str, part_of: str = "") -> Listed | NvmlFailure:
     uuid = handle if isinstance(handle, NvmlFailure) else nvml.call("nvmlDeviceGetUUID", handle)
     if isinstance(uuid, NvmlFailure):
         return uuid
@@ -185,16 +178,19 @@ class DeviceCalls:
     """Calls the library for one device; skips unsupported calls. Thread: the ticker's."""
 
     def __init__(self, nvml: Nvml, handle: Any) -> None:
+        self.at_ns = 0
+        """The time of the sample."""
         self.module = nvml.module
         self._nvml = nvml
         self._handle = handle
         self._off: set[tuple[Hashable, int]] = set()
         self._last_failure: dict[Hashable, NvmlFailure] = {}
         self._unknown = 0
+        self._kept: dict[Hashable, tuple[int, Any]] = {}
 
-    def call(self, function: str, *arguments: object, **named: object) -> Any:
+    def call(self, function: str, *arguments: object, **keywords: object) -> Any:
         """Return the answer or an `NvmlFailure`; raises DeviceFailedError."""
-        answer = self._nvml.call(function, self._handle, *arguments, **named)
+        answer = self._nvml.call(function, self._handle, *arguments, **keywords)
         code = answer.code if isinstance(answer, NvmlFailure) else 0
         self._unknown = self._unknown + 1 if code == UNKNOWN else 0
         if code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
@@ -220,6 +216,21 @@ class DeviceCalls:
                 self._last_failure[reading] = answer
         return Missing(failure.reason)
 
+    def every(self, seconds: float, reading: Hashable, read: Callable[[], T]) -> T:
+        """Return a value that is read again only after some time."""
+        if reading not in self._kept or self.at_ns - self._kept[reading][0] >= seconds * 1e9:
+            self._kept[reading] = self.at_ns, read()
+        value: T = self._kept[reading][1]
+        return value
+
+    def fields(self, *numbers: int) -> list[Any] | NvmlFailure:
+        """Return the values of NVML's fields."""
+        values = self.call("nvmlDeviceGetFieldValues", [*numbers])
+        if isinstance(values, NvmlFailure):
+            return values
+        code = next((value.nvmlReturn for value in values if value.nvmlReturn), 0)
+        return NvmlFailure(int(code) or NOT_FOUND) if code or len(values) != len(numbers) else list(values)
+
     def number(self, function: str, *arguments: object, scale: float = 1.0) -> float | Missing:
         """Return a function's answer times `scale`."""
         answer = self.first((function, *arguments), lambda: self.call(function, *arguments))
@@ -232,20 +243,3 @@ _VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
 def number(kind: int, value: Any) -> float:
     """Return the number of an `nvmlValue_t`; `kind` is its nvmlValueType_t."""
     return float(getattr(value, _VALUE_FIELDS[kind]))
-
-
-class Paced(Generic[T]):
-    """A value that is read again only after some time."""
-
-    def __init__(self, every_s: float, read: Callable[[], T]) -> None:
-        self._every_ns = int(every_s * 1e9)
-        self._read = read
-        self._value: T | None = None
-        self._at_ns: int | None = None
-
-    def at(self, at_ns: int) -> T:
-        """Return the value, read again if due."""
-        if self._value is None or self._at_ns is None or at_ns - self._at_ns >= self._every_ns:
-            self._value = self._read()
-            self._at_ns = at_ns
-        return self._value

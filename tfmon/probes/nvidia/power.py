@@ -5,15 +5,16 @@ from __future__ import annotations
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from tfmon.model.gpu_samples import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.nvidia.nvml import NOT_SUPPORTED, DeviceCalls, Listed, Nvml, NvmlFailure, Paced, number
+from tfmon.probes.nvidia.nvml import DeviceCalls, Listed, Nvml, NvmlFailure, number
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S, ENERGY_EVERY_S = 30.0, 60.0, 4.9
-_MEAN_POWER, _MILLIWATTS = 185, 1000
+_MEAN_POWER = 185
 """NVML field POWER_AVERAGE: the mean of the last second, from Ampere on, except GA100."""
 _ENERGY_SPAN_NS = 950_000_000
 """The energy counter steps every 10 to 100 ms."""
@@ -42,64 +43,58 @@ class PowerMeter:
 
     def __init__(self, calls: DeviceCalls) -> None:
         self._calls = calls
-        self._energy_mj: deque[tuple[int, int]] = deque()
-        self._limit = Paced(LIMIT_EVERY_S, lambda: calls.number("nvmlDeviceGetEnforcedPowerLimit", scale=1 / 1000))
-        self._energy = Paced(ENERGY_EVERY_S, self._read_energy)
+        self._energy_j: deque[tuple[int, float]] = deque()
 
-    def read(self, at_ns: int) -> GpuPower:
+    def read(self) -> GpuPower:
         """Return power, its limit and the energy used since the driver was loaded.
 
-        Units: W as a mean over the last second or a little more, without an energy counter as the driver reports
-        it; J. Reading the energy takes 3 ms of CPU on an H100.
+        Units: W as a mean over about the last second, or as the driver reports it without an energy counter; J.
+        Reading the energy takes 3 ms of CPU on an H100.
         """
-        power: Reading = self._calls.first("mean power", self._mean_of_driver)
+        calls = self._calls
+        limit = calls.every(LIMIT_EVERY_S, "limit", lambda: _thousandth(calls, "nvmlDeviceGetEnforcedPowerLimit"))
+        power: Reading = calls.first("mean power", self._mean_of_driver)
         if not isinstance(power, Missing):
-            energy = self._energy.at(at_ns)
-            return GpuPower(power, self._limit.at(at_ns), energy, "driver, 1 s")
-        millijoules = self._read_millijoules()
-        if isinstance(millijoules, Missing):
-            self._energy_mj.clear()
-            power, energy = self._calls.number("nvmlDeviceGetPowerUsage", scale=1 / 1000), millijoules
-            source = "" if isinstance(power, Missing) else "driver"
-        else:
-            power, energy, source = self._mean_w(at_ns, int(millijoules)), millijoules / 1000, "energy counter"
-        return GpuPower(power, self._limit.at(at_ns), energy, source)
+            return GpuPower(power, limit, calls.every(ENERGY_EVERY_S, "energy", self._joules), "driver, 1 s")
+        joules = self._joules()
+        if not isinstance(joules, Missing):
+            return GpuPower(self._mean_w(joules), limit, joules, "energy counter")
+        self._energy_j.clear()
+        power = _thousandth(calls, "nvmlDeviceGetPowerUsage")
+        return GpuPower(power, limit, joules, "" if isinstance(power, Missing) else "driver")
 
     def _mean_of_driver(self) -> float | NvmlFailure:
-        answer = self._calls.call("nvmlDeviceGetFieldValues", [_MEAN_POWER])
-        if isinstance(answer, NvmlFailure):
-            return answer
-        if len(answer) != 1 or answer[0].nvmlReturn != 0:
-            return NvmlFailure(int(answer[0].nvmlReturn) if answer else NOT_SUPPORTED)
-        return number(answer[0].valueType, answer[0].value) / _MILLIWATTS
+        values = self._calls.fields(_MEAN_POWER)
+        if isinstance(values, NvmlFailure):
+            return values
+        return number(values[0].valueType, values[0].value) / 1000
 
-    def _read_millijoules(self) -> float | Missing:
-        return self._calls.first("energy", lambda: self._calls.call("nvmlDeviceGetTotalEnergyConsumption"))
-
-    def _read_energy(self) -> Reading:
-        millijoules = self._read_millijoules()
-        return millijoules if isinstance(millijoules, Missing) else millijoules / 1000
+    def _joules(self) -> Reading:
+        return _thousandth(self._calls, "nvmlDeviceGetTotalEnergyConsumption")
 
     def celsius(self) -> Reading:
         """Return the temperature. Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`."""
+        functions = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
         answer = self._calls.first(
-            "temperature",
-            lambda: self._calls.call("nvmlDeviceGetTemperatureV", 0),
-            lambda: self._calls.call("nvmlDeviceGetTemperature", 0),
+            "temperature", *(partial(self._calls.call, function, 0) for function in functions)
         )
         return answer if isinstance(answer, Missing) else float(answer)
 
-    def _mean_w(self, at_ns: int, millijoules: int) -> Reading:
-        seen = self._energy_mj
-        if seen and millijoules < seen[-1][1]:  # driver reload
+    def _mean_w(self, joules: float) -> Reading:
+        at_ns, seen = self._calls.at_ns, self._energy_j
+        if seen and joules < seen[-1][1]:  # driver reload
             seen.clear()
-        seen.append((at_ns, millijoules))
+        seen.append((at_ns, joules))
         while len(seen) > 2 and at_ns - seen[1][0] >= _ENERGY_SPAN_NS:
             seen.popleft()
-        begun_ns, begun_mj = seen[0]
+        begun_ns, begun_j = seen[0]
         if at_ns - begun_ns < _ENERGY_SPAN_NS:
             return FIRST_SAMPLE
-        return (millijoules - begun_mj) * 1e6 / (at_ns - begun_ns)
+        return (joules - begun_j) * 1e9 / (at_ns - begun_ns)
+
+
+def _thousandth(calls: DeviceCalls, function: str) -> Reading:
+    return calls.number(function, scale=1 / 1000)
 
 
 class ClockMeter:
@@ -107,13 +102,15 @@ class ClockMeter:
 
     def __init__(self, calls: DeviceCalls) -> None:
         self._calls = calls
-        self._max = Paced(MAX_CLOCKS_EVERY_S, lambda: calls.number("nvmlDeviceGetMaxClockInfo", _SM))
         self._slowed_before = False
 
-    def read(self, at_ns: int) -> GpuClocks:
+    def read(self) -> GpuClocks:
         """Return the clock in MHz, the highest one and what lowers it."""
-        highest = self._max.at(at_ns)
-        sm_mhz = self._calls.number("nvmlDeviceGetClockInfo", _SM)
+        calls = self._calls
+        highest = calls.every(
+            MAX_CLOCKS_EVERY_S, "highest clock", lambda: calls.number("nvmlDeviceGetMaxClockInfo", _SM)
+        )
+        sm_mhz = calls.number("nvmlDeviceGetClockInfo", _SM)
         return GpuClocks(sm_mhz, highest, self._reasons(sm_mhz, highest))
 
     def _reasons(self, sm_mhz: Reading, max_mhz: Reading) -> tuple[ClockReason, ...] | Missing:
@@ -210,7 +207,7 @@ class FaultLog:
             if isinstance(uuid, str):
                 self._faults[uuid].append(explain_xid(int(data.eventData), at_ns))
 
-    def of(self, uuid: str) -> tuple[GpuFault, ...]:
+    def of_device(self, uuid: str) -> tuple[GpuFault, ...]:
         """Return the faults of a device, the latest last."""
         return tuple(self._faults[uuid]) if uuid in self._faults else ()
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tfmon.model.events import Event
-from tfmon.probes.base import Backoff, Gpu, absent_gpu
+from tfmon.model.gpu_samples import GpuFault, GpuSample
+from tfmon.probes.base import Backoff, Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.nvml import (
@@ -25,6 +26,7 @@ from tfmon.probes.nvidia.nvml import (
     NOT_LISTED,
     RESET_REQUIRED,
     WRONG_PACKAGE,
+    DeviceFailedError,
     Nvml,
     NvmlFailure,
     list_instances,
@@ -41,7 +43,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 _REHEARSAL_S = 10.0
 
 
-class NvidiaProbe:
+class NvidiaProbe(GpuProbe):
     """Samples GPUs through the driver's library. Thread: the ticker's; a call may block without limit."""
 
     name = "nvidia"
@@ -57,9 +59,11 @@ class NvidiaProbe:
         before_s: float = 0.0,
     ) -> None:
         """Without `gpus`, sample all; the first sample covers `before_s`."""
-        self._devices = {gpu.uuid: NvidiaDevice(gpu, clock_ns) for gpu in gpus}
+        super().__init__(gpus, clock_ns)
         self._takes_all = not gpus
-        self._clock_ns = clock_ns
+        self._devices: dict[str, NvidiaDevice] = {}
+        self._failures: dict[str, NvmlFailure] = {}
+        """Of unreadable GPUs."""
         self._open_library = open_library
         self._root = root
         self._survives = survives or survives_sampling
@@ -67,7 +71,7 @@ class NvidiaProbe:
         self._names = ProcessNames(root)
         self._wsl = in_wsl(root)
         self._rehearsed = False
-        self._faults = FaultLog()
+        self._fault_log = FaultLog()
         self._backoff = Backoff(clock_ns)
         self._nvml: Nvml | None = None
         self._retry_at_ns: int | None = 0
@@ -78,28 +82,31 @@ class NvidiaProbe:
         """Sample each GPU; see `NvidiaDevice.sample`."""
         if self._retry_at_ns is not None and self._clock_ns() >= self._retry_at_ns:
             self._reopen()
-        self._backoff.read("messages", lambda: self._faults.poll(self._clock_ns()))
-        for device in self._devices.values():
-            sample = device.sample(self._clock_ns(), self._faults.of(device.gpu.part_of or device.gpu.uuid))
+        self._backoff.read("messages", lambda: self._fault_log.poll(self._clock_ns()))
+        for uuid, gpu in self._gpus.items():
+            sample = self._sample(gpu, self._clock_ns(), self._fault_log.of_device(gpu.part_of or uuid))
             yield replace(sample, slow=(*sample.slow, *self._backoff.slow)) if self._backoff.slow else sample
         self._plan_retry()
 
-    def missing(self, reason: str) -> Iterable[Event]:
-        """Return every reading as missing."""
-        at_ns = self._clock_ns()
-        return [absent_gpu(device.gpu, at_ns, reason) for device in self._devices.values()]
+    def _sample(self, gpu: Gpu, at_ns: int, faults: tuple[GpuFault, ...]) -> GpuSample:
+        if gpu.uuid not in self._failures:
+            try:
+                return self._devices[gpu.uuid].sample(at_ns, faults)
+            except DeviceFailedError as error:
+                self._failures[gpu.uuid] = error.failure
+        return absent_gpu(gpu, at_ns, self._failures[gpu.uuid].reason, faults)
 
     def close(self) -> None:
         """Shut the library down."""
         if self._nvml is not None:
-            self._faults.close()
+            self._fault_log.close()
             for device in self._devices.values():
                 device.close()
             self._nvml.call("nvmlShutdown")
             self._nvml = None
 
     def _reopen(self) -> None:
-        """The driver's numbers may have changed."""
+        """Open the library again: the driver's numbers may have changed."""
         self.close()
         self._retry_at_ns = None
         opened = self._rehearse() or self._open_library()
@@ -111,46 +118,37 @@ class NvidiaProbe:
         if not gpus and failure is not None:
             self._give_up(failure)
             return
-        self._faults.open(opened, gpus)
-        if self._takes_all:
-            for gpu, _ in gpus:
-                self._add(gpu, gpu.index)
+        self._fault_log.open(opened, gpus)
         context = DriverContext(
+            self._clock_ns,
+            self._names,
             lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
             wsl=self._wsl,
             foreign_pids=in_pid_namespace(self._root),
             before_s=self._before_s,
-            names=self._names,
         )
-        attached: set[str] = set()
+        self._devices = {}
         for gpu, handle in gpus:
-            attached |= self._attach(opened, gpu, handle, context)
-        for uuid, device in self._devices.items():
-            if uuid not in attached:
-                device.detach(failure or NvmlFailure(NOT_LISTED))
+            self._attach(opened, gpu, handle, context)
+        absent = failure or NvmlFailure(NOT_LISTED)
+        self._failures = {uuid: absent for uuid in self._gpus if uuid not in self._devices}
 
-    def _attach(self, nvml: Nvml, gpu: Gpu, handle: Any, context: DriverContext) -> set[str]:
-        attached: set[str] = set()
-        instances = list_instances(nvml, gpu, handle)
-        device = self._devices.get(gpu.uuid)
-        if device is not None:
-            device.split = instances is not None
-            device.attach(nvml, handle, context)
-            attached.add(gpu.uuid)
-            for instance, _ in instances or ():
-                self._add(instance, device.gpu.index)
-        for instance, own in instances or ():
-            part = self._devices.get(instance.uuid)
-            if part is not None:
-                part.attach(nvml, own, context, whole=handle)
-                attached.add(instance.uuid)
-        return attached
-
-    def _add(self, gpu: Gpu, index: int) -> None:
-        self._devices.setdefault(gpu.uuid, NvidiaDevice(replace(gpu, index=index), self._clock_ns))
+    def _attach(self, nvml: Nvml, listed: Gpu, handle: Any, context: DriverContext) -> None:
+        if self._takes_all:
+            self._gpus.setdefault(listed.uuid, listed)
+        instances = list_instances(nvml, listed, handle)
+        gpu = self._gpus.get(listed.uuid)
+        if gpu is not None:
+            self._devices[gpu.uuid] = NvidiaDevice(gpu, nvml, handle, context, split=instances is not None)
+        for listed_instance, instance_handle in instances or ():
+            if gpu is not None:
+                self._gpus.setdefault(listed_instance.uuid, replace(listed_instance, index=gpu.index))
+            instance = self._gpus.get(listed_instance.uuid)
+            if instance is not None:
+                self._devices[instance.uuid] = NvidiaDevice(instance, nvml, instance_handle, context, whole=handle)
 
     def _rehearse(self) -> NvmlFailure | None:
-        """Once on WSL2, because the library may crash."""
+        """Try a sample once on WSL2, because the library may crash."""
         if not self._wsl or self._rehearsed:
             return None
         self._rehearsed = True
@@ -160,29 +158,21 @@ class NvidiaProbe:
         return NvmlFailure(NO_ANSWER if survives is None else CRASHES)
 
     def _give_up(self, failure: NvmlFailure) -> None:
-        self.failure = failure
-        for device in self._devices.values():
-            device.detach(failure)
+        self.failure, self._failures = failure, dict.fromkeys(self._gpus, failure)
 
     def _plan_retry(self) -> None:
         if self._retry_at_ns is not None:
             return
-        failures = [device.failure for device in self._devices.values() if device.failure is not None]
-        if self.failure is not None:
-            failures = [self.failure]
+        failures = [*self._failures.values()] if self.failure is None else [self.failure]
         if not failures:
             self._pause_s = _FIRST_PAUSE_S
             return
         if all(failure.code in _PERMANENT for failure in failures):
             return
-        waits = []
-        for failure in failures:
-            if failure.code not in _RETRY_S:
-                waits.append(self._pause_s)
-                self._pause_s = min(_LONGEST_PAUSE_S, 2 * self._pause_s)
-                break
-            waits.append(_RETRY_S[failure.code])
-        self._retry_at_ns = self._clock_ns() + int(min(waits) * 1e9)
+        wait_s = min(_RETRY_S.get(failure.code, self._pause_s) for failure in failures)
+        if any(failure.code not in _RETRY_S for failure in failures):
+            self._pause_s = min(_LONGEST_PAUSE_S, 2 * self._pause_s)
+        self._retry_at_ns = self._clock_ns() + int(wait_s * 1e9)
 
 
 def rehearse() -> None:

@@ -12,15 +12,7 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.activity import ActivityMeter
-from tfmon.probes.nvidia.nvml import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    DeviceCalls,
-    NvmlFailure,
-    Paced,
-    number,
-)
+from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, number
 
 SHARES_EVERY_S = 1.9
 """The driver updates the shares every second tick."""
@@ -29,7 +21,6 @@ _SENT, _RECEIVED, _UNSIGNED_INT = 197, 198, 1
 """NVML fields PCIE_COUNT_TX_BYTES (leaves the GPU) and PCIE_COUNT_RX_BYTES; and a type of 32 bits."""
 _BUSY_PCT, _BUSY_SAMPLES = 50, 3
 NO_MAXIMUM = Missing("the driver reports only the mean of its window")
-_NO_RESERVE = Missing("this driver does not report separately what it reserves")
 _SHARED = Missing("the GPU uses the machine's own memory")
 INTEGRATED = ("nvgpu", "GB10", "Tegra", "Orin", "Thor")
 """Names of GPUs that use the machine's memory."""
@@ -43,8 +34,6 @@ class BusyMeter:
         self._before_us = round(before_s * 1e6)
         self._cursor: int | None = None
         self._shares_cursor: int | None = None
-        self._shares: Paced[dict[int, float] | Missing] = Paced(SHARES_EVERY_S, self._read_shares)
-        self._at_ns = 0
         self.shares_since_ns: int | None = None
         self.shares_until_ns: int | None = None
 
@@ -53,15 +42,14 @@ class BusyMeter:
         busy = self._calls.first("busy", self._samples, self._window)
         return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
 
-    def by_pid(self, at_ns: int, listed: Collection[int]) -> dict[int, float] | Missing:
+    def by_pid(self, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return each process's share in percent. A listed idle process has 0."""
-        self._at_ns = at_ns
-        shares = self._shares.at(at_ns)
+        shares = self._calls.every(SHARES_EVERY_S, "shares", self._read_shares)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
     def _samples(self) -> GpuLoad | NvmlFailure:
         first, since = self._cursor is None, self._cursor or 0
-        # The cursor is the driver's own time stamp: its clock differs between machines.
+        # The cursor is the driver's time stamp, because its clock differs between machines.
         answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
         if isinstance(answer, NvmlFailure):
             # Without samples, pynvml passes an empty array, which the driver rejects.
@@ -71,9 +59,9 @@ class BusyMeter:
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
         values = [number(kind, sample.sampleValue) for sample in newer]
         values = [value for value in values if 0 <= value <= 100]
-        if first:  # the first call returns earlier samples, too
-            recent = [one for one in newer if self._cursor - one.timeStamp < self._before_us]
-            values = [value for one in recent if 0 <= (value := number(kind, one.sampleValue)) <= 100]
+        if first:  # it returns earlier samples, too
+            recent = [sample for sample in newer if self._cursor - sample.timeStamp < self._before_us]
+            values = [value for sample in recent if 0 <= (value := number(kind, sample.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
         return GpuLoad(sum(values) / len(values), max(values), "samples")
@@ -85,7 +73,7 @@ class BusyMeter:
         return GpuLoad(float(answer.gpu), NO_MAXIMUM, "driver window")
 
     def _read_shares(self) -> dict[int, float] | Missing:
-        self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._at_ns
+        self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._calls.at_ns
         return self._calls.first("shares", self._process_samples)
 
     def _process_samples(self) -> dict[int, float] | Missing | NvmlFailure:
@@ -97,10 +85,12 @@ class BusyMeter:
             samples = []
         values: dict[int, list[float]] = defaultdict(list)
         # Entries may be old or lack a process.
-        newer = [one for one in samples if one.pid and one.timeStamp > (since or 0) and one.smUtil <= 100]
-        newest = max((one.timeStamp for one in newer), default=since or 0)
-        if since is None:  # as above
-            some, newer = bool(newer), [one for one in newer if newest - one.timeStamp < self._before_us]
+        newer = [
+            sample for sample in samples if sample.pid and sample.timeStamp > (since or 0) and sample.smUtil <= 100
+        ]
+        newest = max((sample.timeStamp for sample in newer), default=since or 0)
+        if since is None:
+            some, newer = bool(newer), [sample for sample in newer if newest - sample.timeStamp < self._before_us]
             if some and not newer:
                 self._shares_cursor = newest
                 return FIRST_SAMPLE
@@ -120,8 +110,7 @@ class MemoryMeter:
 
     def read(self) -> GpuMemory:
         """Return the memory in use, in bytes."""
-        ways = (self._version_2, self._version_1)
-        answer = self._calls.first("memory", *ways, *(() if self._own_memory else (_of_machine,)))
+        answer = self._calls.first("memory", self._info, *(() if self._own_memory else (_of_machine,)))
         return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
 
     def by_pid(self) -> dict[int, int | None] | Missing:
@@ -129,30 +118,22 @@ class MemoryMeter:
         if not self._lists_processes:
             return Missing("this driver's list of processes is unreliable")
         answer = self._calls.first(
-            "processes",
-            lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v3"),
-            lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v2"),
+            "processes", lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v3")
         )
         return answer if isinstance(answer, Missing) else _by_pid(answer)
 
-    def _version_2(self) -> GpuMemory | NvmlFailure:
-        version = getattr(self._calls.module, "nvmlMemory_v2", None)
-        answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=version)
+    def _info(self) -> GpuMemory | NvmlFailure:
+        answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=self._calls.module.nvmlMemory_v2)
         if isinstance(answer, NvmlFailure):
             return answer
         total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
-        if total <= 0:
+        if total <= 0:  # a GPU that shares the machine's memory
             return _of_machine()
-        # Drivers differ in whether `used` includes what they reserve.
-        apart = abs(total - reserved - free - answer.used) <= total / 1000
-        return GpuMemory(float(answer.used) if apart else max(0.0, total - free - reserved), total, reserved)
-
-    def _version_1(self) -> GpuMemory | NvmlFailure:
-        answer = self._calls.call("nvmlDeviceGetMemoryInfo")
-        if isinstance(answer, NvmlFailure):
-            return answer
-        # A GPU that shares the machine's memory reports a total of 0.
-        return GpuMemory(float(answer.used), float(answer.total), _NO_RESERVE) if answer.total else _of_machine()
+        # In some drivers, `used` includes reserved memory.
+        excludes_reserved = abs(total - reserved - free - answer.used) <= total / 1000
+        return GpuMemory(
+            float(answer.used) if excludes_reserved else max(0.0, total - free - reserved), total, reserved
+        )
 
 
 def _of_machine() -> GpuMemory | NvmlFailure:
@@ -178,28 +159,24 @@ class LinkMeter:
         self._calls = calls
         self._activity = activity
         self._sent, self._received = CounterRate(), CounterRate()
-        self._at_ns = 0
-        self._peek = Paced(PEEK_EVERY_S, self._read_peek)
-        self._link = Paced(LINK_EVERY_S, self._read_link)
         self._busy_samples = 0
 
-    def traffic(self, at_ns: int) -> PcieTraffic:
+    def traffic(self) -> PcieTraffic:
         """Return the bytes per second since the previous sample, or over 20 ms of the last 5 s.
 
         Counters of 32 bits overflow over 12 times a second at 50 GB/s (seen on an H100).
         `nvmlDeviceGetPcieThroughput` waits for 20 ms a direction.
         """
-        self._at_ns = at_ns
-        answer = self._calls.first("pcie", self._monitored, self._counters, lambda: self._peek.at(at_ns))
+        answer = self._calls.first("pcie", self._monitored, self._counters, self._peek)
         return unread(PcieTraffic(), answer) if isinstance(answer, Missing) else answer
 
-    def link(self, at_ns: int, busy_pct: Reading) -> PcieLink:
+    def link(self, busy_pct: Reading) -> PcieLink:
         """Return generation and width of GPU and slot together, and a warning."""
-        link = self._link.at(at_ns)
+        link = self._calls.every(LINK_EVERY_S, "link", self._read_link)
         return replace(link, warning=self._warning(link, busy_pct))
 
     def _warning(self, link: PcieLink, busy_pct: Reading) -> str:
-        """A low generation saves power without load."""
+        """Warn of too few lanes, or a low generation under load: without load it saves power."""
         busy = known(busy_pct)
         self._busy_samples = self._busy_samples + 1 if busy is not None and busy > _BUSY_PCT else 0
         width, widest = known(link.pcie_width), known(link.pcie_width_max)
@@ -212,24 +189,21 @@ class LinkMeter:
         return ""
 
     def _monitored(self) -> PcieTraffic | NvmlFailure:
-        rates = NvmlFailure(NOT_SUPPORTED) if self._activity is None else self._activity.traffic(self._at_ns)
+        rates = NvmlFailure(NOT_SUPPORTED) if self._activity is None else self._activity.traffic()
         return rates if isinstance(rates, NvmlFailure) else PcieTraffic(*rates, "gpm")
 
     def _counters(self) -> PcieTraffic | NvmlFailure:
-        answer = self._calls.call("nvmlDeviceGetFieldValues", [_SENT, _RECEIVED])
-        if isinstance(answer, NvmlFailure):
-            return answer
-        for value in answer:
-            if value.nvmlReturn != 0:
-                return NvmlFailure(int(value.nvmlReturn))
-        if len(answer) != 2:
-            return NvmlFailure(NOT_FOUND)
-        if any(value.valueType == _UNSIGNED_INT for value in answer):
+        values = self._calls.fields(_SENT, _RECEIVED)
+        if isinstance(values, NvmlFailure):
+            return values
+        if any(value.valueType == _UNSIGNED_INT for value in values):
             return NvmlFailure(NOT_SUPPORTED)
-        sent, received = (number(one.valueType, one.value) for one in answer)
-        return PcieTraffic(
-            self._sent.per_s(sent, self._at_ns), self._received.per_s(received, self._at_ns), "counter"
-        )
+        sent, received = (number(value.valueType, value.value) for value in values)
+        at_ns = self._calls.at_ns
+        return PcieTraffic(self._sent.per_s(sent, at_ns), self._received.per_s(received, at_ns), "counter")
+
+    def _peek(self) -> PcieTraffic | NvmlFailure:
+        return self._calls.every(PEEK_EVERY_S, "peek", self._read_peek)
 
     def _read_peek(self) -> PcieTraffic | NvmlFailure:
         rates: list[float] = []

@@ -1,7 +1,7 @@
-"""Writes a report as one HTML file that needs no network.
+"""Writes a report as an HTML file that needs no network.
 
-Vega-Lite with Vega (877 KiB, included) draws the charts. Bokeh's script is larger, and its canvas is opaque to
-screen readers.
+Vega-Lite with Vega (877 KiB, included) draws the charts. Bokeh's script is larger, and screen readers cannot read
+its canvas.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def charts_script() -> str:
 
 
 def write_charts_script() -> None:
-    """Write the script: it keeps Python's lock."""
+    """Write the script, in a process because the call does not release the GIL."""
     import vl_convert
 
     script = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=VEGA_LITE)
@@ -49,9 +49,9 @@ def write_charts_script() -> None:
 
 
 def write(report: Report, hide: Callable[[str], str], script: str) -> str:
-    """Return the file, which loads nothing."""
+    """Return the HTML file."""
     scripts = [script.replace("</script", "<\\/script"), _read("page.js")]
-    hashes = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     charts: dict[str, Spec] = {}
 
     def keep_chart(name: str, chart: Chart) -> str:
@@ -77,7 +77,7 @@ def write(report: Report, hide: Callable[[str], str], script: str) -> str:
 
 
 def render(template: str, hide: Callable[[str], str] = keep, **values: object) -> str:
-    """Return a template; `hide` and escaping apply to each text."""
+    """Fill a template in; `hide` and escaping apply to each text."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 

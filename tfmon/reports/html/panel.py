@@ -1,4 +1,4 @@
-"""Writes the progress of a lane as HTML for a notebook, without a script."""
+"""Writes a lane's progress as HTML for a notebook, without scripts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from tfmon.reports import Chart, race_report, steps
 from tfmon.reports.html import render
 
 SHOWN = ("Result", "What limits the lanes")
-MOST_DRAWN = 300
-"""Points of the line."""
+MOST_POINTS = 300
 GAP_NS = 2_000_000_000
-"""Breaks the line."""
 
 
 def panel(analysis: Analysis, doing: str) -> str:
     """Return the HTML."""
     split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
-    sections = [one for one in race_report.report(analysis, summarise(analysis)).sections if one.heading in SHOWN]
+    sections = [
+        section
+        for section in race_report.report(analysis, summarise(analysis)).sections
+        if section.heading in SHOWN
+    ]
     lines, about = _lines(analysis.lanes[0].lane)
     return render(
         "panel.html",
@@ -48,7 +50,6 @@ def _bar(chart: Chart) -> dict[str, object]:
 
 
 def _lines(lane: LaneState) -> tuple[list[list[str]], str]:
-    """Return the throughput as lines of points, and a caption."""
     points = list(_throughput(lane))
     if len(points) < 2:
         return [], ""
@@ -66,13 +67,17 @@ def _lines(lane: LaneState) -> tuple[list[list[str]], str]:
 
 
 def _throughput(lane: LaneState) -> Iterator[tuple[int, int, float]]:
-    """Yield moments, the times before them, and examples/s."""
-    windows = [one for one in (*lane.measurements.old, *lane.points) if one.examples_per_s is not None]
-    together = 1 + len(windows) // MOST_DRAWN
+    """Yield moments, durations in ns, and examples/s."""
+    windows = [window for window in (*lane.measurements.old, *lane.points) if window.examples_per_s is not None]
+    together = 1 + len(windows) // MOST_POINTS
     for first in range(0, len(windows), together):
         part = windows[first : first + together]
-        span_ns = sum(one.span_ns for one in part)
-        yield part[-1].at_ns, part[-1].at_ns - part[0].since_ns, sum(one.examples for one in part) / span_ns * 1e9
+        span_ns = sum(window.span_ns for window in part)
+        yield (
+            part[-1].at_ns,
+            part[-1].at_ns - part[0].since_ns,
+            sum(window.examples for window in part) / span_ns * 1e9,
+        )
 
 
 @functools.cache

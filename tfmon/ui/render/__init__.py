@@ -1,1 +1,1 @@
-"""Pure functions from a snapshot to rows of styled text."""
+"""Pure functions from a snapshot to rows of text."""

@@ -1,6 +1,8 @@
-"""The header, the status line, and messages. Pure."""
+"""Header, status line and messages."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
@@ -15,31 +17,18 @@ from tfmon.ui.render.reading_rows import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, cells, meter, spread
 from tfmon.ui.render.style import KEY, STRONG, WARN, strong
 from tfmon.ui.render.verdict_rows import elapsed
-from tfmon.ui.source import Display, running_line, shows
+from tfmon.ui.source import Display, focused_index, running_line, shows
 
 _MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
 def header_row(analysis: Analysis, width: int) -> Row:
-    """Return the header with the parts that fit."""
-    snapshot = analysis.snapshot
-    race, used = snapshot.race, machine_rows.machines(snapshot)
-    names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
-    versions = ", ".join(
-        filter(None, dict.fromkeys(lane.process.versions["tensorflow"] for lane in snapshot.lanes))
-    )
-    right = [
-        ((elapsed(snapshot), STRONG),),
-        ((busy_badge(analysis), strong(WARN)),),
-        ((_mode(snapshot), DIM),),
-        *_machine_parts(snapshot),
-        ((f"TF {versions}" if versions else "", DIM),),
-        (("" if len(used) == 1 and used[0][0] else names, DIM),),
-    ]
+    """Return the header parts that fit."""
+    race = analysis.snapshot.race
     left: Row = ((" tfmon  ", DIM), (race.scenario or "…", STRONG))
     row: Row = ()
-    for part in right:
-        longer = (*row, *([(" · ", DIM)] if row else []), *part)
+    for part in _header_parts(analysis):
+        longer = (*row, (" · " if row else "", DIM), *part)
         if part[0][0] and cells(left) + cells(longer) + 3 <= width:
             row = longer
     if cells(left) + cells(row) + len(race.title) + 6 <= width:
@@ -47,15 +36,38 @@ def header_row(analysis: Analysis, width: int) -> Row:
     return spread(left, (*row, (" ", TEXT)), width)
 
 
+def _header_parts(analysis: Analysis) -> Iterator[Row]:
+    snapshot, used = analysis.snapshot, machine_rows.machines(analysis.snapshot)
+    (host, state), *other_machines = used
+    yield ((elapsed(snapshot), STRONG),)
+    yield ((busy_badge(analysis), strong(WARN)),)
+    yield ((_mode(snapshot), DIM),)
+    if host or other_machines:
+        yield machine_rows.count_row(snapshot)
+    if not other_machines:
+        machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
+        if machine.gpus:
+            name = machine.gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
+            gpus = name if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs, {name}"
+        yield ((f"{units.cores(machine.usable_cores)} of {machine.cores} cores" if machine.cores else "", TEXT),)
+        yield ((gpus, TEXT),)
+    versions = ", ".join(filter(None, {lane.process.versions["tensorflow"]: 0 for lane in snapshot.lanes}))
+    yield ((f"TF {versions}" if versions else "", DIM),)
+    names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
+    yield (("" if len(used) == 1 and host else names, DIM),)
+
+
 def busy_badge(analysis: Analysis) -> str:
-    """Return that other programs keep the machine busy, and how many cores."""
+    """Return a warning if other programs use the machine."""
     snapshot = analysis.snapshot
     samples = [state.sample for _, state in machine_rows.machines(snapshot) if state.sample is not None]
-    others = max((known(sample.others_cpu_pct) or 0.0 for sample in samples), default=0.0)
-    said = any(found.bottleneck and found.bottleneck.others == MACHINE_BUSY for found in analysis.lanes)
-    if others > BUSY_OTHERS_PCT and not snapshot.over:
-        return f"! {MACHINE_BUSY}: {others / 100:.1f} cores"
-    return f"! {MACHINE_BUSY}" if said else ""
+    others_pct = max((known(sample.others_cpu_pct) or 0.0 for sample in samples), default=0.0)
+    is_reported = any(
+        lane.bottleneck and lane.bottleneck.taken_by_others == MACHINE_BUSY for lane in analysis.lanes
+    )
+    if others_pct > BUSY_OTHERS_PCT and not snapshot.over:
+        return f"! {MACHINE_BUSY}: {others_pct / 100:.1f} cores"
+    return f"! {MACHINE_BUSY}" if is_reported else ""
 
 
 def _mode(snapshot: Snapshot) -> str:
@@ -67,35 +79,22 @@ def _mode(snapshot: Snapshot) -> str:
     return "all at once" if mode == "concurrent" and count > 2 else _MODES.get(mode, mode)
 
 
-def _machine_parts(snapshot: Snapshot) -> list[Row]:
-    (host, state), *others = machine_rows.machines(snapshot)
-    which: list[Row] = [machine_rows.count_row(snapshot)] if host or others else []
-    if others:
-        return which
-    machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
-    cores = f"{units.cores(machine.usable_cores)} of {machine.cores} cores" if machine.cores else ""
-    if machine.gpus:
-        name = machine.gpus[0].removeprefix("NVIDIA ").removeprefix("GeForce ")
-        gpus = name if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs, {name}"
-    return [*which, ((cores, TEXT),), ((gpus, TEXT),)]
-
-
 COST_SAMPLES = 10
 
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
-    """Return the message or the focus, and the progress."""
-    message = message_of(view, snapshot)
-    right = () if view.replay else progress_row(snapshot)
-    lanes = snapshot.lanes
-    if per_page and per_page < len(lanes):
-        names = [lane.spec.name for lane in lanes]
-        first = (names.index(view.focused) if view.focused in names else 0) // per_page * per_page
-        last = min(len(lanes), first + per_page)
-        shown = f"lane {first + 1}" if first + 1 == last else f"lanes {first + 1} to {last}"
-        right = (*right, (f"{shown} of {len(lanes)}, Tab shows the others ", DIM))
-    left = _status(snapshot, view)
-    if message and cells(left) + cells(right) >= width:
+    """Return the message or focus, and the progress."""
+    left, right, count = (
+        _status(snapshot, view),
+        () if view.replay else progress_row(snapshot),
+        len(snapshot.lanes),
+    )
+    if 0 < per_page < count:
+        first = (focused_index(view, snapshot) or 0) // per_page * per_page
+        last = min(count, first + per_page)
+        shown = f"lane {last}" if first + 1 == last else f"lanes {first + 1} to {last}"
+        right = (*right, (f"{shown} of {count}, Tab shows the others ", DIM))
+    if message_of(view, snapshot) and cells(left) + cells(right) >= width:
         right = ()
     shares = [known(sample.monitor_cpu_pct) for sample in snapshot.hosts[""].history[-COST_SAMPLES:]]
     counted = [share for share in shares if share is not None]
@@ -110,22 +109,16 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
         return ((f"   {message}", strong(WARN)),)
     if snapshot.recording is not None and snapshot.recording.reason:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
-    titles = {lane.spec.name: lane.title for lane in snapshot.lanes}
-    all_lanes = (key_of("focus.all", view.keys), KEY), (" all lanes", DIM)
-    if shows(snapshot, view):
-        focused = titles.get(view.focused or "")
-        return ((f"   keys act on {focused} only · ", TEXT), *all_lanes) if focused else ()
-    if view.replay and view.focused is None:
+    focused = next((lane.title for lane in snapshot.lanes if lane.spec.name == view.focused), "")
+    if focused:
+        all_lanes = (key_of("focus.all", view.keys), KEY), (" all lanes", DIM)
+        return ((f"   keys act on {focused} only · ", TEXT), *all_lanes)
+    if shows(snapshot, view) or view.replay:
         return ()
-    if view.readonly and view.focused is None:
+    if view.readonly:
         return (("   read only: keys change nothing", DIM),)
-    if view.focused is not None:
-        acts_on = f"   keys act on {titles.get(view.focused, view.focused)} only · "
-        return ((acts_on, TEXT), *all_lanes)
-    if len(snapshot.lanes) < 2:
-        return ()
     one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
-    return (("   keys act on all lanes · ", DIM), *one_lane)
+    return (("   keys act on all lanes · ", DIM), *one_lane) if len(snapshot.lanes) > 1 else ()
 
 
 def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
@@ -137,12 +130,12 @@ def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
 
 
 def message_of(view: Display, snapshot: Snapshot) -> str:
-    """Return the present message, an unseen failure, or the running experiment."""
+    """Return the message, an unseen failure, or the running experiment."""
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
         return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
     done = view.message_done is not None and view.message_done(snapshot)
-    if snapshot.at_ns < view.message_until_ns and not done:
+    if view.message and not done:
         return view.message
     if line := view.notice or ending_line(snapshot):
         return line
@@ -152,19 +145,19 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
 
 
 def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
-    """Return which lane failed while hidden, when, and why."""
+    """Return which hidden lane failed, when, and why."""
     unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
     if not unseen:
         return ""
-    lane, others = unseen[0], len(unseen) - 1
+    lane, other_count = unseen[0], len(unseen) - 1
     ago = units.clock((snapshot.at_ns - lane.phase_since_ns) / 1e9)
-    more = f" (and {others} more)" if others else ""
+    more = f" (and {other_count} more)" if other_count else ""
     reason = f": {lane.trouble.message}" if lane.trouble is not None else ""
     return f"{lane.title}{more} {lane.phase} {ago} ago, while hidden ({key}){reason}"
 
 
 def refusal_line(snapshot: Snapshot) -> str:
-    """Return the latest refusal of a change, with its lane."""
+    """Return the latest refused change."""
     lane = max(snapshot.lanes, key=lambda lane: lane.changes.refused_ns, default=None)
     if lane is None or not lane.changes.refused or snapshot.at_ns - lane.changes.refused_ns >= REFUSED_NS:
         return ""
@@ -175,18 +168,15 @@ BAR_CELLS = 20
 
 
 def progress_row(snapshot: Snapshot) -> Row:
-    """Return the progress of the slowest lane. Empty without a known length."""
+    """Return the slowest lane's progress. Empty without a known length."""
     race = snapshot.race
     training = [lane for lane in snapshot.lanes if not lane.over]
-    if race.started_ns is None or not training:
+    if race.started_ns is None or not training or (race.seconds is None and race.steps is None):
         return ()
     if race.seconds is not None:
         share = (snapshot.at_ns - race.started_ns) / 1e9 / race.seconds
         progress = f"{100 * min(1.0, share):.0f} % of {units.clock(race.seconds)}"
     elif race.steps is not None:
         done = min(lane.totals.measured_steps for lane in training)
-        share = done / race.steps
-        progress = f"{units.count(done)} of {units.count(race.steps)} steps"
-    else:
-        return ()
+        share, progress = done / race.steps, f"{units.count(done)} of {units.count(race.steps)} steps"
     return (*meter(share, BAR_CELLS, TEXT), (f" {progress} ", DIM))

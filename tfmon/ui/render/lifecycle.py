@@ -1,13 +1,14 @@
-"""The display of a lane that does not train. Pure."""
+"""Lanes that do not train."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from tfmon import units
-from tfmon.model.lane_state import ABSENT, HOST_LOST, NO_STEPS_HINT, STAGES, STARTING, LaneState
+from tfmon.model.lane_events import STARTING
+from tfmon.model.lane_state import ABSENT, HOST_LOST, NO_STEPS_HINT, STAGES, LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, crop, spread, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, cell_len, crop, spread, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 LIST_ROWS = len(STAGES) + 2
@@ -19,24 +20,26 @@ NO_STEPS_NS = 30_000_000_000
 def progress_rows(
     lane: LaneState, now_ns: int, width: int, height: int, accent: str, first: str = STAGES[STARTING]
 ) -> list[Row]:
-    """Return the stage of the lane, or from `LIST_ROWS` rows on all stages."""
+    """Return the current stage, or all stages if `LIST_ROWS` rows fit."""
     for_s = max(0.0, (now_ns - lane.phase_since_ns) / 1e9)
     if lane.script.command and lane.phase == STARTING:
         if first.startswith("connecting"):
             return [spread([(f"{first}…", STRONG)], [(units.seconds(for_s), STRONG)], width)]
         return _no_steps_rows(lane, now_ns - lane.phase_since_ns, units.seconds(for_s), width, height)
-    at, texts = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
-    stage = f"{texts[at]} · {int(for_s)} s"
-    numbered = f"stage {at + 1} of {len(STAGES)}: {stage}"
+    current, texts = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
+    stage = f"{texts[current]} · {int(for_s)} s"
+    numbered = f"stage {current + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.process.started_ns) // 1_000_000_000} s since its start"
     foot = spread([(total_s, DIM)], [], width)
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
     rows = [headline]
-    for place, said in enumerate(texts):
-        mark, style = ("✓", accent) if place < at else ("▸", strong(accent)) if place == at else ("·", DIM)
-        rows.append(((f"  {mark} ", style), (said, TEXT if place == at else DIM)))
+    for index, text in enumerate(texts):
+        mark, style = (
+            ("✓", accent) if index < current else ("▸", strong(accent)) if index == current else ("·", DIM)
+        )
+        rows.append(((f"  {mark} ", style), (text, TEXT if index == current else DIM)))
     return [*rows, foot]
 
 
@@ -46,29 +49,27 @@ def _no_steps_rows(lane: LaneState, for_ns: int, now_s: str, width: int, height:
     text = "no steps seen" if late else "the script runs, no step seen yet…"
     rows: list[Row] = [spread([(text, STRONG)], [(now_s, STRONG)], width)]
     if late:
-        rows += [((line, TEXT),) for line in wrap(reason or NO_STEPS_HINT, width, max(0, height - 1))]
+        rows += styled_lines(reason or NO_STEPS_HINT, width, height - 1)
     return rows[: max(1, height)]
 
 
 def trouble_rows(lane: LaneState, width: int, height: int, again: str = "", *, keys: bool = True) -> list[Row]:
-    """Return why the lane failed, the advice, and its last output."""
+    """Return why a lane failed, advice, and the last output."""
     trouble = lane.trouble
     message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
     sign = "–" if lane.phase == ABSENT else "✗"
-    lines = wrap(message, width - 2, max(1, height // 2))
+    style = strong(TROUBLE)
     rows: list[Row] = [((again, STRONG),)] if again else []
-    for place, line in enumerate(lines):
-        rows.append(((f"{' ' if place else sign} ", strong(TROUBLE)), (line, strong(TROUBLE))))
+    rows += beside((f"{sign} ", style), message, style, width, max(1, height // 2))
     hint, lost = (trouble.hint, trouble.kind == HOST_LOST) if trouble is not None else ("", False)
     if lost and keys and not again:
         hint = hint or "r connects again and restarts it"
-    for place, line in enumerate(wrap(hint, width - 2, max(1, height // 3))):
-        rows.append((("▸ " if place == 0 else "  ", STRONG), (line, TEXT)))
+    rows += beside(("▸ ", STRONG), hint, TEXT, width, max(1, height // 3))
     if lane.points:
         done = f"it had done {units.count(lane.totals.steps)} steps"
         last = "" if lane.totals.losses.last is None else f", loss {units.loss(lane.totals.losses.last)}"
         rows += [BLANK, ((crop(done + last, width), TEXT),)]
-    if not lost:  # its output is not the reason
+    if not lost:  # the output does not explain a lost connection
         rows += _tail_rows(lane, width, height - len(rows))
     return rows[:height]
 
@@ -91,13 +92,13 @@ NOTE = "Enter, then S shows its stacks, K ends it"
 
 
 def stalled_s(lane: LaneState, now_ns: int) -> float | None:
-    """Return for how long a lane has been hung, or None."""
+    """Return how long a lane has hung in seconds, or None."""
     since_ns = lane.heartbeat.stalled_since_ns
     return None if since_ns is None or lane.over else max(0, now_ns - since_ns) / 1e9
 
 
 def lines(lane: LaneState, snapshot: Snapshot, *, keys: bool = True) -> Iterator[tuple[str, str]]:
-    """Yield the lane's heartbeat and the keys that act on a hung lane."""
+    """Yield a lane's heartbeat and the keys for a hung lane."""
     heartbeat = lane.heartbeat
     hung_s = stalled_s(lane, snapshot.at_ns)
     if hung_s is not None:
@@ -116,14 +117,14 @@ def lines(lane: LaneState, snapshot: Snapshot, *, keys: bool = True) -> Iterator
 
 
 def stack_rows(lane: LaneState, now_ns: int, width: int) -> list[Row]:
-    """Return the stacks of the lane's threads, as last reported."""
+    """Return the last reported stacks of a lane."""
     if lane.process.stack is None:
         return []
     ago = units.seconds(max(0, now_ns - lane.process.stack.at_ns) / 1e9)
     rows: list[Row] = [BLANK, (("  Stacks", STRONG), (f"   reported {ago} ago, innermost call first", DIM))]
     for line in lane.process.stack.lines:
         path, mark, call = line.partition('", line ')
-        if mark:  # the file and the line number matter more than the folders
+        if mark:  # keep the file and the line number, and crop the folders
             room = width - 3 - cell_len(mark + call)
             line = path if cell_len(path) <= room else f'  File "…{path[len(path) - max(8, room - 9) :]}'
             line += mark + call

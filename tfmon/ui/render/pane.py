@@ -1,32 +1,46 @@
-"""The pane of a lane. Pure."""
+"""A lane's pane."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tfmon import units
-from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, PAUSED, RACING, STAGES, LaneState
+from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.health import faults_of
+from tfmon.analysis.shares import PAUSED_PARTS, REST, TRAINING, wall_parts
+from tfmon.model.account import BETWEEN, CALLBACKS, SAVING, VALIDATION
+from tfmon.model.lane_events import PAUSED, RACING
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows, watch_rows
-from tfmon.ui.render.layout import parts_of
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cell_len, cells, fit, fitting_device, fitting_name, wrap
+from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows
+from tfmon.ui.render.chart_data import Charts
+from tfmon.ui.render.reading_rows import LABEL_CELLS, labelled
+from tfmon.ui.render.rows import (
+    BLANK,
+    DIM,
+    NO_BREAK,
+    TEXT,
+    Row,
+    cell_len,
+    cells,
+    fit,
+    fitting_device,
+    fitting_name,
+    styled_lines,
+    wrap,
+)
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, faint, lane_style, strong
-from tfmon.ui.source import Display
+from tfmon.ui.source import Display, news_line
 
-PLAIN_FRAME = ("╭", "╮", "╰", "╯", "─", "│")
-FOCUS_FRAME = ("┏", "┓", "┗", "┛", "━", "┃")
+PLAIN_FRAME, FOCUS_FRAME = tuple("╭╮╰╯─│"), tuple("┏┓┗┛━┃")
 FRAME_CELLS = 4
-TRAINING, WAITING = "▸ training", "waiting"
+AT_WORK, WAITING = "▸ training", "waiting"
 LEAST_CHART = 3
 _TWO_CHARTS, _GAP = 90, 2
 _MOST = 3
-_ORDER = (
-    "speed", "interval", "bottleneck", "help", "step", "time", "loss", "done", "knobs", "cpu", "memory", "gpu",
-    "gpu memory", "measured", "note",
-)  # fmt: skip
 _PRIORITY = (
     "speed", "step", "loss", "knobs", "bottleneck", "help", "note", "gpu", "cpu", "time", "chart", "done",
     "gpu memory", "memory", "interval", "measured",
@@ -39,259 +53,257 @@ _WATCHED_PRIORITY = (
     "done", "loss", "headline", "run", "speed", "step", "note", "gpu", "gap 1", "gap 2", "cpu", "memory", "also",
     "knobs", "time", "gpu memory", "gap 3", "chart", "no gpu", "interval", "measured",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Pane:
-    """The input of a pane's drawing."""
-
-    lane: LaneState
-    snapshot: Snapshot
-    view: Display
-    accent: str
-    lead: str
-    analysis: LaneAnalysis
-    whole: Analysis
-
-    @property
-    def focused(self) -> bool:
-        """Whether keys act on this lane only."""
-        return self.lane.spec.name == self.view.focused
-
-    @property
-    def alone(self) -> bool:
-        """Whether there is no other lane."""
-        return len(self.snapshot.lanes) == 1
+_GLYPHS = {
+    TRAINING: "▓", "input": "█", VALIDATION: "▒", BETWEEN: "▚", CALLBACKS: "▞", SAVING: "═", "start": "░",
+    PAUSED_PARTS: "·", REST: "-",
+}  # fmt: skip
+_AVOIDABLE = ("input", VALIDATION, BETWEEN, CALLBACKS, SAVING)
+"""The largest of these parts is coloured."""
 
 
 def chart_width(pane_width: int) -> int:
-    """Return how many cells of time the chart of a pane shows."""
+    """Return the width of a pane's chart in cells of time."""
     return _chart_widths(pane_width - FRAME_CELLS)[0] - chart.LABEL_CELLS
 
 
 def _chart_widths(width: int) -> list[int]:
-    return [width] if width < _TWO_CHARTS else parts_of(width - _GAP, 2)
+    half = (width - _GAP) // 2
+    return [width] if width < _TWO_CHARTS else [half, width - _GAP - half]
 
 
-def heights_of(analysis: Analysis, view: Display, width: int) -> dict[str, int]:
-    """Return the height of each reading, which is equal in all panes. A single pane knows its own."""
-    if len(analysis.lanes) == 1:
-        return {}
-    every = [_readings(_pane_of(analysis, at, view), width - FRAME_CELLS) for at in range(len(analysis.lanes))]
-    return {name: max(len(rows[name]) for rows in every) for name in every[0]} if every else {}
-
-
-def pane_rows(
-    analysis: Analysis, index: int, view: Display, width: int, height: int, heights: Mapping[str, int]
-) -> list[Row]:
-    """Return the pane of a lane."""
-    pane = _pane_of(analysis, index, view)
-    return _framed(pane, _body(pane, heights, width - FRAME_CELLS, height - 2), width, height)
-
-
-def _body(pane: Pane, heights: Mapping[str, int], inner_width: int, inner_height: int) -> list[Row]:
-    lane, view = pane.lane, pane.view
-    if lane.phase in (FAILED, ABSENT):
-        again = machine_rows.again_words(pane.snapshot, lane)
-        body = lifecycle.trouble_rows(lane, inner_width, inner_height, again, keys=not view.replay)
-    elif lane.phase in STAGES and not lane.points:
-        body = _preparing(pane, inner_width, inner_height)
-    else:
-        readings = _readings(pane, inner_width)
-        heights = heights or {name: len(rows) for name, rows in readings.items()}
-        shown, chart_height = _plan(heights, inner_height, alone=pane.alone)
-        body = [
-            row for name in shown for row in (*readings[name], *[BLANK] * (heights[name] - len(readings[name])))
-        ]
-        if chart_height:
-            body += _charts(pane, inner_width, chart_height)
-    return body
-
-
-def _charts(pane: Pane, width: int, height: int) -> list[Row]:
-    """Return the chart, in a wide pane with a second one beside it."""
-    view, snapshot, (first, *others) = pane.view, pane.snapshot, _chart_widths(width)
-    rows = chart.chart_rows(pane.lane, snapshot, view, first, height, pane.accent)
-    for size in others:
-        has_loss = view.metric != "loss" and not chart_data.absent(pane.lane, chart_data.BY_ID["loss"])
-        beside = replace(view, metric="loss" if has_loss else "p50", scale="", scales={})
-        scales = chart_data.scales(snapshot, beside, size - chart.LABEL_CELLS, chart.PER_CELL)
-        more = chart.chart_rows(pane.lane, snapshot, replace(beside, scales=scales), size, height, pane.accent)
-        rows = tuple((*fit(row, first + _GAP), *other) for row, other in zip(rows, more, strict=True))
-    return list(rows)
-
-
-def _pane_of(analysis: Analysis, index: int, view: Display) -> Pane:
-    result, verdict = analysis.lanes[index], analysis.verdict
-    leads = result.lane.spec.name == verdict.winner and verdict.ratio is not None
-    return Pane(
-        lane=result.lane,
-        snapshot=analysis.snapshot,
-        view=view,
-        accent=lane_style(index),
-        lead=f"{units.ratio(verdict.ratio)} ahead" if leads and verdict.ratio else "",
-        analysis=result,
-        whole=analysis,
-    )
-
-
-def _framed(pane: Pane, body: list[Row], width: int, height: int) -> list[Row]:
-    body = (body + [BLANK] * height)[: height - 2]
-    (_, _, low_left, low_right, flat, upright), edge = _frame(pane)
-    side = (upright, edge)
-    return [
-        _title(pane, width),
-        *((side, (" ", TEXT), *fit(row, width - FRAME_CELLS), (" ", TEXT), side) for row in body),
-        ((low_left + flat * (width - 2) + low_right, edge),),
-    ]
-
-
-def _frame(pane: Pane) -> tuple[tuple[str, ...], str]:
-    frame = FOCUS_FRAME if pane.focused else PLAIN_FRAME
-    if pane.lane.phase == FAILED:
-        return frame, TROUBLE
-    return frame, pane.accent if pane.focused else faint(pane.accent)
-
-
-def _title(pane: Pane, width: int) -> Row:
-    lane = pane.lane
-    (left, right, _, _, flat, _), edge = _frame(pane)
-    state = _state(pane, width)
-    silent = machine_rows.silent_s(pane.snapshot, lane) is not None
-    warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, pane.snapshot.at_ns) is not None
-    style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-    names, id = machine_rows.lane_names(pane.snapshot, lane), "" if pane.alone else lane.spec.id or "?"
-    room = width - 7 - max(len(state), len(state.replace(WAITING, TRAINING)))
-    if state in (TRAINING, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
-        state, room = TRAINING[0] if state == TRAINING else "·", width - 8
-    name = fitting_name(names, max(0, room - 4 - len(id)))
-    rest = room - len(id) - 4 - cell_len(name)
-    device = fitting_device(pane.snapshot.device_name(pane.lane), rest - 1)
-    spans: list[tuple[str, str]] = [
-        (left + flat, edge), (f" {id} " if id else "", strong(pane.accent)), (f" {name} ", STRONG),
-    ]  # fmt: skip
-    if device:
-        spans.append((f" {device} ", DIM))
-    end: Row = ((f" {state} ", style), (flat + right, edge))
-    fill = width - cells(spans) - cells(end)
-    return fit((*spans, (flat * fill, edge), *end), width)
-
-
-def _state(pane: Pane, width: int) -> str:
-    lane = pane.lane
-    if lane.over:
-        began_ns = pane.snapshot.race.started_ns
-        trained_ns = lane.measurements.until_ns if lane.phase == DONE else None
-        until_ns = lane.phase_since_ns if trained_ns is None else trained_ns
-        after = max(0, until_ns - (lane.process.started_ns if began_ns is None else began_ns)) / 1e9
-        return lane.phase if lane.phase == ABSENT else f"{lane.state} after {units.clock(after)}"
-    if pane.view.stopping:
-        return "ending"
-    hung_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns)
-    if hung_s is not None:
-        return f"stalled {units.clock(hung_s)}"
-    silent_s = machine_rows.silent_s(pane.snapshot, lane)
-    if silent_s is not None:
-        return f"link silent {units.clock(silent_s)}"
-    race, since_ns, doing = pane.snapshot.race, lane.phase_since_ns, phase_text(lane, pane.snapshot)
-    in_turns = lane.phase == RACING and race.mode == TURNS and len(pane.snapshot.lanes) > 1
-    if in_turns:
-        since_ns = max(since_ns, lane.turn_since_ns)
-        doing = TRAINING if lane.spec.name in race.training else WAITING
-    since = units.clock((pane.snapshot.at_ns - since_ns) / 1e9)
-    return f"{doing} {since}" if width >= 56 or not in_turns else doing
+def heights_of(panes: Sequence[PaneRows]) -> dict[str, int]:
+    """Return each reading's height, equal in all panes."""
+    return {name: max(len(pane.readings[name]) for pane in panes) for name in panes[0].readings}
 
 
 def phase_text(lane: LaneState, snapshot: Snapshot) -> str:
-    """Return the phase of a lane; a single lane does not race."""
+    """Return a lane's phase; a single lane does not race."""
     return "training" if lane.phase == RACING and len(snapshot.lanes) == 1 else lane.phase
 
 
-def _plan(heights: Mapping[str, int], height: int, *, alone: bool) -> tuple[list[str], int]:
-    order, priority = (_WATCHED_ORDER, _WATCHED_PRIORITY) if alone else (_ORDER, _PRIORITY)
-    shown: set[str] = set()
-    left, chart_height = height, 0
-    for name in priority:
-        rows = LEAST_CHART if name == "chart" else heights.get(name, 0)
-        if rows > left:
-            continue
-        left -= rows
-        if name == "chart":
-            chart_height = rows
+class PaneRows:
+    """A lane in a frame, which is `FRAME_CELLS` wider than `width`."""
+
+    def __init__(self, analysis: Analysis, index: int, view: Display, width: int) -> None:
+        self.width = width
+        self.analysis, self.snapshot, self.view = analysis, analysis.snapshot, view
+        self.analysed, self.accent = analysis.lanes[index], lane_style(index)
+        self.lane = self.analysed.lane
+        self.alone = len(self.snapshot.lanes) == 1
+        self.focused = self.lane.spec.name == view.focused
+
+    def rows(self, height: int, heights: Mapping[str, int], charts: Charts) -> list[Row]:
+        """Return the pane's rows; `heights` are from `heights_of`."""
+        lane, width, room = self.lane, self.width, height - 2
+        if lane.phase in (FAILED, ABSENT):
+            again = machine_rows.reconnection_text(self.snapshot, lane)
+            body = lifecycle.trouble_rows(lane, width, room, again, keys=not self.view.replay)
+        elif lane.phase in STAGES and not lane.points:
+            body = self._preparing(room)
         else:
-            shown.add(name)
-    return [name for name in order if name in shown], chart_height + left if chart_height else 0
+            body = self._training(room, heights, charts)
+        frame, edge = self._frame()
+        side = (frame[5], edge)
+        lines = [fit(row, width) for row in [*body, *[BLANK] * room][:room]]
+        return [
+            self._title(width + FRAME_CELLS),
+            *((side, (" ", TEXT), *line, (" ", TEXT), side) for line in lines),
+            ((frame[2] + frame[4] * (width + FRAME_CELLS - 2) + frame[3], edge),),
+        ]
 
+    def _training(self, height: int, heights: Mapping[str, int], charts: Charts) -> list[Row]:
+        readings = self.readings
+        shown: set[str] = set()
+        chart_height = 0
+        for name in _WATCHED_PRIORITY if self.alone else _PRIORITY:
+            rows = LEAST_CHART if name == "chart" else heights.get(name, 0)
+            if rows <= height:
+                height -= rows
+                shown.add(name)
+                chart_height = rows if name == "chart" else chart_height
+        body: list[Row] = []
+        for name in _WATCHED_ORDER if self.alone else readings:
+            if name in shown:
+                body += [*readings[name], *[BLANK] * (heights[name] - len(readings[name]))]
+        return body + (self._charts(chart_height + height, charts) if chart_height else [])
 
-def _preparing(pane: Pane, width: int, height: int) -> list[Row]:
-    lane, rows_of = pane.lane, _readings(pane, width)
-    room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-    first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
-    if machine_rows.connecting(pane.snapshot, lane):
-        first = f"connecting to {lane.spec.host}"
-    rows = lifecycle.progress_rows(lane, pane.snapshot.at_ns, width, room, pane.accent, first)
-    names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
-    why = wrap(lane.spec.chosen, width - reading_rows.LABEL_CELLS, 2)
-    chosen = [reading_rows.labelled("" if place else "device", (line, TEXT)) for place, line in enumerate(why)]
-    return [*rows, BLANK, *chosen, *(row for name in names for row in rows_of[name])][:height]
+    def _charts(self, height: int, charts: Charts) -> list[Row]:
+        """Return the chart, and a second chart if the pane is wide."""
+        first, *rest = _chart_widths(self.width)
+        rows = chart.chart_rows(self.lane, charts, height, self.accent)
+        for size in rest:
+            has_loss = self.view.metric != "loss" and not chart_data.absent(self.lane, chart_data.BY_ID["loss"])
+            beside = replace(self.view, metric="loss" if has_loss else "p50", scale="", scales={})
+            more = chart_data.charts_of(self.snapshot, beside, size - chart.LABEL_CELLS)
+            pairs = zip(rows, chart.chart_rows(self.lane, more, height, self.accent), strict=True)
+            rows = [(*fit(row, first + _GAP), *other) for row, other in pairs]
+        return rows
 
+    def _preparing(self, height: int) -> list[Row]:
+        lane, width = self.lane, self.width
+        room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
+        first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
+        if machine_rows.connecting(self.snapshot, lane):
+            first = f"connecting to {lane.spec.host}"
+        rows = lifecycle.progress_rows(lane, self.snapshot.at_ns, width, room, self.accent, first)
+        names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
+        reasons = wrap(lane.spec.chosen, width - LABEL_CELLS, 2)
+        chosen = [labelled("" if index else "device", (line, TEXT)) for index, line in enumerate(reasons)]
+        return [*rows, BLANK, *chosen, *(row for name in names for row in self.readings[name])][:height]
 
-def _readings(pane: Pane, width: int) -> dict[str, list[Row]]:
-    lane, accent, snapshot, found = pane.lane, pane.accent, pane.snapshot, pane.analysis.bottleneck
-    over, silent_s = snapshot.over, machine_rows.silent_s(snapshot, lane)
-    any_gpu = not over and any(one.spec.kind == "gpu" for one in snapshot.lanes)
-    speed = pane.analysis.speed
-    interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s" if speed and over else ""
-    cores = snapshot.machine_of(lane).usable_cores
-    note = reading_rows.note_row(lane, snapshot.at_ns, silent_s, keys=not pane.view.fixed)
-    return {
-        "speed": [_speed_row(pane, width)],
-        **(_of_a_watch(pane, width) if pane.alone else {}),
-        "interval": _lines(interval, width, DIM),
-        "bottleneck": [] if pane.alone else reading_rows.bottleneck_rows(found, width, _MOST),
-        "help": _lines(found.help if found and over else "", width, STRONG),
-        "step": [reading_rows.running_row(lane, snapshot.at_ns, width)],
-        "time": [reading_rows.time_row(found.shares if found else None, width, accent)],
-        "loss": watch_rows.losses(lane, width) if pane.alone else [reading_rows.loss_row(lane)],
-        "done": [reading_rows.done_row(lane, width, discarded=not over)],
-        "knobs": reading_rows.knobs_rows(lane, width, _MOST),
-        "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
-        "memory": [] if over else [reading_rows.memory_row(lane)],
-        "gpu": [machine_rows.load_row(lane, snapshot, width, accent)] if any_gpu else [],
-        "gpu memory": [machine_rows.memory_row(lane, snapshot, width)] if any_gpu else [],
-        "measured": _lines(pane.analysis.measured_text if over else "", width, DIM),
-        "note": [note] if note else [],
-    }
+    def _frame(self) -> tuple[tuple[str, ...], str]:
+        frame = FOCUS_FRAME if self.focused else PLAIN_FRAME
+        if self.lane.phase == FAILED:
+            return frame, TROUBLE
+        return frame, self.accent if self.focused else faint(self.accent)
 
+    def _title(self, width: int) -> Row:
+        lane = self.lane
+        (left, right, _, _, flat, _), edge = self._frame()
+        state = self._state(width)
+        silent = machine_rows.silent_s(self.snapshot, lane) is not None
+        warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, self.snapshot.at_ns) is not None
+        style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
+        names, id = machine_rows.lane_names(self.snapshot, lane), "" if self.alone else lane.spec.id or "?"
+        room = width - 7 - max(len(state), len(state.replace(WAITING, AT_WORK)))
+        if state in (AT_WORK, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
+            state, room = AT_WORK[0] if state == AT_WORK else "·", width - 8
+        name = fitting_name(names, max(0, room - 4 - len(id)))
+        rest = room - len(id) - 4 - cell_len(name)
+        device = fitting_device(self.snapshot.device_name(lane), rest - 1)
+        spans: list[tuple[str, str]] = [
+            (left + flat, edge), (f" {id} " if id else "", strong(self.accent)), (f" {name} ", STRONG),
+            (f" {device} " if device else "", DIM),
+        ]  # fmt: skip
+        end: Row = ((f" {state} ", style), (flat + right, edge))
+        return fit((*spans, (flat * (width - cells(spans) - cells(end)), edge), *end), width)
 
-def _of_a_watch(pane: Pane, width: int) -> dict[str, list[Row]]:
-    return {
-        **watch_rows.summary(pane.whole, pane.view, width),
-        "run": watch_rows.run_rows(pane.lane, width),
-        "no gpu": watch_rows.no_gpu_rows(pane.snapshot, width),
-        **{f"gap {number}": [BLANK] for number in (1, 2, 3)},
-    }
+    def _state(self, width: int) -> str:
+        lane, now_ns, race = self.lane, self.snapshot.at_ns, self.snapshot.race
+        if lane.over:
+            trained_ns = lane.measurements.until_ns if lane.phase == DONE else None
+            until_ns = lane.phase_since_ns if trained_ns is None else trained_ns
+            began_ns = lane.process.started_ns if race.started_ns is None else race.started_ns
+            elapsed = units.clock(max(0, until_ns - began_ns) / 1e9)
+            return lane.phase if lane.phase == ABSENT else f"{lane.state} after {elapsed}"
+        if self.view.stopping:
+            return "ending"
+        if (hung_s := lifecycle.stalled_s(lane, now_ns)) is not None:
+            return f"stalled {units.clock(hung_s)}"
+        if (silent_s := machine_rows.silent_s(self.snapshot, lane)) is not None:
+            return f"link silent {units.clock(silent_s)}"
+        since_ns, doing = lane.phase_since_ns, phase_text(lane, self.snapshot)
+        in_turns = lane.phase == RACING and race.mode == TURNS and not self.alone
+        if in_turns:
+            since_ns = max(since_ns, lane.turn_since_ns)
+            doing = AT_WORK if lane.spec.name in race.training else WAITING
+        return f"{doing} {units.clock((now_ns - since_ns) / 1e9)}" if width >= 56 or not in_turns else doing
 
+    @functools.cached_property
+    def readings(self) -> dict[str, list[Row]]:
+        """The rows of each reading, in display order."""
+        width = self.width
+        lane, accent, snapshot, bottleneck = self.lane, self.accent, self.snapshot, self.analysed.bottleneck
+        over, silent_s = snapshot.over, machine_rows.silent_s(snapshot, lane)
+        any_gpu = not over and any(lane.spec.kind == "gpu" for lane in snapshot.lanes)
+        speed, interval = self.analysed.speed, ""
+        if speed and over:
+            interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s"
+        cores = snapshot.machine_of(lane).usable_cores
+        note = reading_rows.note_row(lane, snapshot.at_ns, silent_s, keys=not self.view.fixed)
+        return {
+            "speed": [self._speed_row(width)],
+            "interval": styled_lines(interval, width, _MOST, DIM),
+            "bottleneck": [] if self.alone else reading_rows.bottleneck_rows(bottleneck, width, _MOST),
+            "help": styled_lines(bottleneck.help if bottleneck and over else "", width, _MOST, STRONG),
+            "step": [reading_rows.running_row(lane, snapshot.at_ns, width)],
+            "time": [reading_rows.time_row(bottleneck.shares if bottleneck else None, width, accent)],
+            "loss": self._losses(width),
+            "done": [reading_rows.done_row(lane, width, discarded=not over)],
+            "knobs": reading_rows.knobs_rows(lane, width, _MOST),
+            "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
+            "memory": [] if over else [reading_rows.memory_row(lane)],
+            "gpu": [machine_rows.load_row(lane, snapshot, width, accent)] if any_gpu else [],
+            "gpu memory": [machine_rows.memory_row(lane, snapshot, width)] if any_gpu else [],
+            "measured": styled_lines(self.analysed.measured_text if over else "", width, _MOST, DIM),
+            "note": [note] if note else [],
+            **(self._single_lane_rows(width) if self.alone else {}),
+        }
 
-def _lines(text: str, width: int, style: str) -> list[Row]:
-    return [((line, style),) for line in wrap(text, width, _MOST)]
+    def _speed_row(self, width: int) -> Row:
+        lane, recent, verdict = self.lane, self.analysed.recent, self.analysis.verdict
+        speed, now_ns = recent.examples_per_s, self.snapshot.at_ns
+        steps = recent.steps_per_s if "steps" not in lane.script.not_measured else None
+        still_s = lifecycle.stalled_s(lane, now_ns) or lane.stands_still_s(now_ns)
+        resting = (lane.phase in (PAUSED, DONE) and not self.snapshot.over) or still_s is not None
+        number = units.rate(speed) if speed is not None and still_s is None else "---"
+        per_step = "not measured" if lane.over else "measuring"
+        if still_s is not None:
+            per_step = f"no step for {units.duration(still_s)}"
+        elif steps is not None:
+            per_step = f"{units.rate(steps)} steps/s"
+        row: Row = ((number, DIM if resting else strong(self.accent)), (" examples/s", DIM if resting else STRONG))
+        row = labelled("speed", *row) if self.alone else row
+        leads = lane.spec.id == verdict.winner_id and verdict.ratio
+        steps_done = f"  {units.several(lane.totals.steps, 'step')}" if self.alone and lane.totals.steps else ""
+        for part in (
+            (f"  ▲ {units.ratio(leads)} ahead" if leads else "", strong(self.accent)),
+            (f"  {per_step}", DIM),
+            (steps_done, DIM),
+        ):
+            if cells((*row, part)) <= width:
+                row = (*row, part)
+        return row
 
+    def _losses(self, width: int) -> list[Row]:
+        validation, row = self.lane.script.validation, reading_rows.loss_row(self.lane)
+        if not self.alone or validation.first is None or validation.last is None:
+            return [row]
+        ends: Row = ((units.loss(validation.first), TEXT), (" → ", DIM), (units.loss(validation.last), TEXT))
+        beside: Row = (*row, ("   validation ", DIM), *ends)
+        return [beside] if cells(beside) <= width else [row, labelled("val.", *ends)]
 
-def _speed_row(pane: Pane, width: int) -> Row:
-    lane, recent = pane.lane, pane.analysis.recent
-    speed, steps = recent.examples_per_s, recent.steps_per_s if "steps" not in lane.script.not_measured else None
-    still_s = lifecycle.stalled_s(lane, pane.snapshot.at_ns) or lane.stands_still_s(pane.snapshot.at_ns)
-    resting = (lane.phase in (PAUSED, DONE) and not pane.snapshot.over) or still_s is not None
-    number = units.rate(speed) if speed is not None and still_s is None else "---"
-    per_step = (
-        f"{units.rate(steps)} steps/s" if steps is not None else "not measured" if lane.over else "measuring"
-    )
-    per_step = per_step if still_s is None else f"no step for {units.duration(still_s)}"
-    row: Row = ((number, DIM if resting else strong(pane.accent)), (" examples/s", DIM if resting else STRONG))
-    row = reading_rows.labelled("speed", *row) if pane.alone else row
-    lead: Row = ((f"  ▲ {pane.lead}", strong(pane.accent)),) if pane.lead else ()
-    steps_done = f"  {units.several(lane.totals.steps, 'step')}" if pane.alone and lane.totals.steps else ""
-    for part in (lead, ((f"  {per_step}", DIM),), ((steps_done, DIM),)):
-        if cells(row) + cells(part) <= width:
-            row = (*row, *part)
-    return row
+    def _single_lane_rows(self, width: int) -> dict[str, list[Row]]:
+        """Return additional rows of a single lane. The headline is the worst fault, costliest cause or limit."""
+        (analysed,), (worse, lesser) = self.analysis.lanes, faults_of(self.snapshot, self.lane)
+        limit, help = (
+            (analysed.bottleneck.limit, analysed.bottleneck.help) if analysed.bottleneck is not None else ("", "")
+        )
+        cause = next((cause for cause in analysed.causes if cause.count), None)
+        if cause is not None:
+            gain = "" if cause.gain_s is None else f"fixing it saves about {units.duration(cause.gain_s)}"
+            gain += "" if cause.gain_pct is None else f", {units.percent(cause.gain_pct)} of the time"
+            brief = styled_lines(cause.brief, width, 2, STRONG)
+            of_cause = [*brief, *styled_lines(gain, width, 1), *styled_lines(cause.advice, width, 2)]
+        else:
+            of_cause = [*styled_lines(limit, width, 2, STRONG), *styled_lines(help, width, 2)]
+            limit = ""
+        healthy = self.analysis.verdict.short.removeprefix(f"{self.lane.title}: ")
+        also = styled_lines(news_line(self.analysis, self.view), width, _MOST, STRONG)
+        also += styled_lines(healthy, width, 1) if healthy.startswith("healthy") else []
+        also += of_cause if worse else []
+        for text in (*worse[1:], *lesser, limit):
+            also += styled_lines(text, width, _MOST, DIM)
+        no_gpu = "" if self.snapshot.over else self.snapshot.machine.no_gpu
+        return {
+            "headline": styled_lines(worse[0], width, _MOST, strong(WARN)) if worse else of_cause,
+            "also": also,
+            "run": self._wall_time(width),
+            "no gpu": [labelled("no gpu", (line, DIM)) for line in wrap(no_gpu, width - LABEL_CELLS, 2)],
+            **{f"gap {number}": [BLANK] for number in (1, 2, 3)},
+        }
+
+    def _wall_time(self, width: int) -> list[Row]:
+        parts, room = wall_parts(self.lane), width - LABEL_CELLS
+        avoidable = (part for part in parts if part[0] in _AVOIDABLE)
+        largest = max(avoidable, key=lambda part: part[1], default=("", 0))[0]
+        spans, drawn, total = [], 0, 0
+        for name, share in parts:
+            total += share
+            end = round(total / 100 * room)
+            style = WARN if name == largest else TEXT if name == TRAINING else DIM
+            spans.append((_GLYPHS[name] * (end - drawn), style))
+            drawn = end
+        legend = "  ".join(f"{_GLYPHS[name]}{name} {share} %".replace(" ", NO_BREAK) for name, share in parts)
+        bar = [labelled("run", *spans)] if parts else []
+        return [*bar, *(labelled("", (line, TEXT)) for line in wrap(legend, room, 2))]

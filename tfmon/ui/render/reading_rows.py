@@ -1,8 +1,6 @@
-"""The readings of a pane. Pure."""
+"""The readings of a pane."""
 
 from __future__ import annotations
-
-from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.bottleneck import MACHINE_BUSY, Bottleneck
@@ -13,14 +11,15 @@ from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_relations import ordered_settings
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
+from tfmon.model.script_events import Progressed
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
-"""Cells of the words after a bar, so that all bars have one length."""
+"""Cells for the text after a bar, so that all bars have equal lengths."""
 BEHIND_S = 1.0
 """A viewer receives events once a second."""
 UNKNOWN = "–"
@@ -29,12 +28,12 @@ REFUSED_NS = 20_000_000_000
 
 
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
-    """Return a line that begins with a quiet label."""
+    """Return a row with a dim label."""
     return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
 
 
 def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Show a long step, or else `step_row`."""
+    """Return the running step if it is long, else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
     if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
@@ -42,7 +41,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
     if lane.changes.requested and last is not None and took_s is not None:
-        asked_ns = max(one.at_ns for one in lane.changes.requested.values())
+        asked_ns = max(request.at_ns for request in lane.changes.requested.values())
         soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
         soon = soon if last.at_ns < asked_ns else "the change is being prepared"
         return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
@@ -52,7 +51,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
 
 
 def step_row(lane: LaneState, width: int) -> Row:
-    """Show quantiles of the step time since the last knob change."""
+    """Return quantiles of the step time since the last knob change."""
     p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
     if p50 is None or p95 is None or p99 is None:
         return labelled("step", (UNKNOWN, DIM))
@@ -72,58 +71,57 @@ def _bare_ms(value: float) -> str:
 
 
 def loss_row(lane: LaneState) -> Row:
-    """Show the first and the last loss."""
-    if lane.totals.losses.first is None or lane.totals.losses.last is None:
-        reason = lane.script.not_measured.get("loss", "")
-        return labelled("loss", (f"{UNKNOWN} {reason}" if reason else UNKNOWN, DIM))
-    last = (units.loss(lane.totals.losses.last), TEXT)
-    if lane.totals.losses.lost:
-        last = (f"{last[0]} by step {units.count(lane.totals.losses.lost)}", WARN)
-    return labelled("loss", (units.loss(lane.totals.losses.first), TEXT), (" → ", DIM), last)
+    """Return the first and last loss."""
+    losses = lane.totals.losses
+    if losses.first is None or losses.last is None:
+        return labelled("loss", (f"{UNKNOWN} {lane.script.not_measured.get('loss', '')}".rstrip(), DIM))
+    last = (units.loss(losses.last), TEXT)
+    if losses.lost:
+        last = (f"{last[0]} by step {units.count(losses.lost)}", WARN)
+    return labelled("loss", (units.loss(losses.first), TEXT), (" → ", DIM), last)
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
-    """Count steps and examples since the start signal, and the discarded share."""
+    """Return steps, examples and discarded share since the start signal."""
+    missing, progress, steps = lane.script.not_measured, lane.script.progress, units.count(lane.totals.steps)
     if not lane.points:
-        return labelled("done", (f"{UNKNOWN} {lane.script.not_measured.get('steps', '')}".rstrip(), DIM))
-    if lane.script.progress is not None and lane.script.progress.epochs:
-        return _epoch_row(lane, width)
-    reason = lane.script.not_measured.get("steps") or lane.script.not_measured.get("examples", "")
+        return labelled("done", (f"{UNKNOWN} {missing.get('steps', '')}".rstrip(), DIM))
+    if progress is not None and progress.epochs:
+        return _epoch_row(lane, progress, width)
+    reason = missing.get("steps") or missing.get("examples", "")
     if reason and not lane.totals.examples:
-        return labelled("done", (units.count(lane.totals.steps), TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
-    progress = lane.script.progress
+        return labelled("done", (steps, TEXT), (f" steps · ex. {UNKNOWN} {reason}", DIM))
     row = labelled(
         "done",
         (f"epoch {progress.epoch} {progress.doing} · " if progress is not None and progress.epoch else "", DIM),
-        (units.count(lane.totals.steps), TEXT),
+        (steps, TEXT),
         (" steps · ", DIM),
         (units.count(lane.totals.examples), TEXT),
         (" ex.", DIM),
     )
     whole = units.discarded(lane.discarded_shares) if discarded else ""
-    for text in (whole, whole.partition(":")[0]):
-        discarded_span = (f" · {text}", DIM)
-        if text and cells((*row, discarded_span)) <= width:
-            return (*row, discarded_span)
-    return row
+    return fitting(width, *((*row, (f" · {text}", DIM)) for text in (whole, whole.partition(":")[0]) if text), row)
 
 
-def _epoch_row(lane: LaneState, width: int) -> Row:
-    progress = lane.script.progress
-    assert progress is not None
-    head, doing = f"{progress.epoch} of {progress.epochs}  ", progress.doing.replace("fit", "")
+def fitting(width: int, *rows: Row) -> Row:
+    """Return the first row that fits, or the last row."""
+    return next((row for row in rows if cells(row) <= width), rows[-1])
+
+
+def _epoch_row(lane: LaneState, progress: Progressed, width: int) -> Row:
+    epochs, doing = f"{progress.epoch} of {progress.epochs}  ", progress.doing.replace("fit", "")
     if not progress.batches:
-        return labelled("epoch", (head, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
+        return labelled("epoch", (epochs, TEXT), (f"{units.count(progress.batch)} batches {doing}", DIM))
     left_s = None if lane.over else seconds_left(lane)
     left = f"{units.clock(left_s)} left" if left_s is not None else ""
     share = (max(0, progress.epoch - 1) + min(1.0, progress.batch / progress.batches)) / progress.epochs
     tail = "  ".join(filter(None, (f"{100 * share:4.0f} %", doing, left)))
-    drawn = meter(share, max(4, width - LABEL_CELLS - len(head) - len(tail)), TEXT)
-    return labelled("epoch", (head, STRONG), *drawn, (tail, STRONG))
+    drawn = meter(share, max(4, width - LABEL_CELLS - len(epochs) - len(tail)), TEXT)
+    return labelled("epoch", (epochs, STRONG), *drawn, (tail, STRONG))
 
 
 def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
-    """Show the CPU of the lane's process tree; 100 % is one core."""
+    """Return the CPU use of a lane's processes; 100 % is one core."""
     value = lane.tree.cpu_pct
     if lane.over:
         return labelled("cpu", (UNKNOWN, DIM))
@@ -135,7 +133,7 @@ def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Ro
 
 
 def memory_row(lane: LaneState) -> Row:
-    """Show the memory that no other process shares."""
+    """Return a lane's private memory."""
     value = lane.tree.private_bytes
     if lane.over:
         return labelled("memory", (UNKNOWN, DIM))
@@ -157,7 +155,7 @@ _LEAST_PCT = 2.0
 
 
 def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
-    """Return the known parts of the step time: name, percent and character."""
+    """Return name, percent and character of the step time's known parts."""
     parts = [(name, known(getattr(shares, field)), glyph) for name, field, glyph in _PARTS]
     known_parts = [(name, value, glyph) for name, value, glyph in parts if value is not None]
     if known(shares.dispatch_pct) is None:
@@ -166,7 +164,7 @@ def time_parts(shares: Shares) -> list[tuple[str, float, str]]:
 
 
 def time_row(shares: Shares | None, width: int, accent: str) -> Row:
-    """Show the parts of the step time as a bar and in words."""
+    """Return the parts of the step time as a bar and text."""
     if shares is None:
         return labelled("time", (UNKNOWN, DIM))
     parts = time_parts(shares)
@@ -189,61 +187,47 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
 
 
 def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck; a cause takes precedence over figures."""
+    """Return the bottleneck; a cause precedes figures."""
     if bottleneck is None:
         return []
-    cause, others = bottleneck.cause, bottleneck.others
-    limit = bottleneck.limit if others == MACHINE_BUSY else bottleneck.text  # the header has the badge
+    cause, disturbance = bottleneck.cause, bottleneck.taken_by_others
+    limit = bottleneck.limit if disturbance == MACHINE_BUSY else bottleneck.text  # the header has the badge
     text = f"{limit}; {cause}" if cause else limit
     if cause and len(wrap(text, width, most + 1)) > most:
         kind = limit.partition(":")[0]
         text = cause if most == 1 and len(cause) <= width else f"{kind}; {cause}"
-    return [((line, TEXT),) for line in wrap(text, width, most)]
+    return styled_lines(text, width, most)
 
 
 def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
-    """Show the knobs, first the knobs in which lanes differ."""
-    style, rows = TEXT if lane.points else DIM, [labelled("knobs")]
-    for knob in sorted(_knobs(lane), key=lambda knob: (not knob[2], not knob[3])):
-        spans = _knob_spans(knob, style)
+    """Return the knobs, first the knobs in which lanes differ."""
+    requested, differing = dict(lane.to_change), lane.differs or ()
+    settings = {name: (show(value), differs) for name, value, differs in ordered_settings(lane)}
+    settings |= {name: ("", name in differing) for name in requested if name not in settings}
+    scope, style = lane.in_effect.get(BATCH_SCOPE.name), TEXT if lane.points else DIM
+    if scope is not None and BATCH_SCOPE.name not in {*requested, *differing}:
+        settings.pop(BATCH_SCOPE.name, None)
+        value, differs = settings[BATCH_SIZE.name]
+        settings[BATCH_SIZE.name] = (f"{value} {scope}" if lane.spec.devices > 1 else value, differs)
+    rows = [labelled("knobs")]
+    for name in sorted(settings, key=lambda name: (not settings[name][1], name not in requested)):
+        value, differs = settings[name]
+        spans: Row = (
+            (f"{DIFFERS if differs else ''}{short_name(name)}", STRONG if differs else DIM),
+            (f" {value}" if value else "", STRONG if differs else style),
+            (f" → {show(requested[name])} requested" if name in requested else "", DIM),
+        )
         if len(rows[-1]) == 1:
             rows[-1] += spans
         elif cells(rows[-1]) + cells(spans) + 3 <= width:
             rows[-1] = (*rows[-1], (" · ", DIM), *spans)
-        elif (knob[2] or knob[3]) and len(rows) < most:
+        elif (differs or name in requested) and len(rows) < most:
             rows.append(labelled("", *spans))
-    return rows if len(rows[0]) > 1 else [labelled("knobs", (UNKNOWN, DIM))]
-
-
-_Knob: TypeAlias = tuple[str, str, bool, str]
-
-
-def _knobs(lane: LaneState) -> tuple[_Knob, ...]:
-    requested = {name: show(value) for name, value in lane.to_change.items()}
-    scope = lane.in_effect.get(BATCH_SCOPE.name)
-    brief = scope is not None and BATCH_SCOPE.name not in {*requested, *(lane.differs or ())}
-    after = {BATCH_SIZE.name: f" {scope}"} if brief and lane.spec.devices > 1 else {}
-    knobs = [
-        (name, show(value) + after.get(name, ""), differs, requested.pop(name, ""))
-        for name, value, differs in ordered_settings(lane)
-        if not (brief and name == BATCH_SCOPE.name)
-    ]
-    knobs += [(name, "", name in (lane.differs or ()), value) for name, value in requested.items()]
-    return tuple(knobs)
-
-
-def _knob_spans(knob: _Knob, style: str) -> Row:
-    name, value, differs, requested = knob
-    spans = [
-        (f"{DIFFERS if differs else ''}{short_name(name)}", STRONG if differs else DIM),
-        (f" {value}" if value else "", STRONG if differs else style),
-        (f" → {requested} requested" if requested else "", DIM),
-    ]
-    return tuple(span for span in spans if span[0])
+    return rows if settings else [labelled("knobs", (UNKNOWN, DIM))]
 
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
-    """Return the problem of the lane, or a blank row."""
+    """Return a lane's problem, or a blank row."""
     stalled = lifecycle.NOTE if keys else "no message comes"
     lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (
@@ -257,7 +241,7 @@ def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, key
 
 
 def bar(share: float | None, text: str, width: int, accent: str) -> Row:
-    """Draw a bar and words in a fixed place after it."""
+    """Return a bar and a text at a fixed position."""
     tail = f" {text}"
     length = min(24, width - max(len(tail), _BAR_TAIL_WIDE if width >= WIDE else _BAR_TAIL))
     if share is None or length < 4:

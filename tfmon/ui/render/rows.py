@@ -12,7 +12,7 @@ from rich.cells import cell_len as _cell_len
 from rich.cells import set_cell_size
 
 Span: TypeAlias = tuple[str, str]
-"""Text and the name of its style; see `tfmon.ui.render.style`."""
+"""Text and the name of a style."""
 Row: TypeAlias = tuple[Span, ...]
 
 TEXT, DIM = "text", "dim"
@@ -23,20 +23,17 @@ _measured = functools.lru_cache(maxsize=2_048)(_cell_len)
 
 
 def cell_len(text: str) -> int:
-    """Return how many cells of the terminal a text takes."""
+    """Return the width of a text in terminal cells."""
     return len(text) if text.isascii() else _measured(text)
 
 
 def cells(row: Iterable[Span]) -> int:
-    """Return how many cells of the terminal a row takes."""
-    total = 0
-    for text, _ in row:
-        total += len(text) if text.isascii() else _measured(text)
-    return total
+    """Return the width of a row in terminal cells."""
+    return sum(cell_len(text) for text, _ in row)
 
 
 def crop(text: str, width: int) -> str:
-    """Return the text, cut with an ellipsis if it is wider than `width` cells."""
+    """Shorten a text to `width` cells, with an ellipsis."""
     if cell_len(text) <= width:
         return text
     if width <= 0:
@@ -45,7 +42,7 @@ def crop(text: str, width: int) -> str:
 
 
 def fit(row: Iterable[Span], width: int) -> Row:
-    """Return the row cropped or padded, without control characters."""
+    """Crop or pad a row, and remove control characters."""
     return _fit(tuple(row), width)
 
 
@@ -56,13 +53,14 @@ def _fit(row: Row, width: int) -> Row:
     for raw, style in row:
         if left <= 0 or not raw:
             continue
-        text = raw if raw.isprintable() else "".join(one if one.isprintable() else " " for one in raw)
-        size = cell_len(text)
-        if size > left:
-            text = crop(text, left)
-            size = left if text.endswith("…") else cell_len(text)
-            text = set_cell_size(text, size)
-        left -= size
+        text = (
+            raw
+            if raw.isprintable()
+            else "".join(character if character.isprintable() else " " for character in raw)
+        )
+        if cell_len(text) > left:
+            text = set_cell_size(crop(text, left), left)
+        left -= cell_len(text)
         if out and out[-1][1] == style:
             out[-1] = (out[-1][0] + text, style)
         else:
@@ -76,7 +74,7 @@ def _fit(row: Row, width: int) -> Row:
 
 
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
-    """Return a row with parts at both ends. The right part has priority."""
+    """Return a row with parts at both ends; the right part has priority."""
     right = tuple(right)
     if cells(right) > width:
         right = fit(right, width)
@@ -85,7 +83,7 @@ def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
 
 
 def meter(share: float, length: int, style: str) -> Row:
-    """Return a bar that is filled up to a share."""
+    """Return a bar filled up to a share."""
     filled = round(max(0.0, min(1.0, share)) * length)
     return ("▓" * filled, style), ("░" * (length - filled), DIM)
 
@@ -96,7 +94,7 @@ NO_BREAK = "\u00a0"
 
 @functools.lru_cache(maxsize=1_024)
 def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
-    """Break text into lines. An ellipsis replaces the rest."""
+    """Break a text into at most `limit` lines, with an ellipsis for the rest."""
     if width <= 0 or limit <= 0 or not text:
         return ()
     lines: list[str] = []
@@ -110,26 +108,32 @@ def wrap(text: str, width: int, limit: int) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def styled_lines(text: str, width: int, most: int = 9, style: str = TEXT, lead: str = "") -> list[Row]:
+    """Wrap a text, with `lead` before each line."""
+    return [((lead + line, style),) for line in wrap(text, max(1, width - len(lead)), most)]
+
+
 def entry(name: str, meaning: str, width: int, style: str) -> list[Row]:
-    """Return a name and the text about it, wrapped beside it."""
+    """Return a name with a wrapped explanation beside it."""
     return beside((f"  {name:<{LABEL_CELLS}}", style), meaning, TEXT, min(100 + LABEL_CELLS, width - 4) + 2)
 
 
+def section(heading: str, lines: Iterable[tuple[str, str]], width: int, style: str) -> list[Row]:
+    """Return entries below a heading."""
+    rows: list[Row] = [BLANK, ((f"  {heading}", "strong"),)]
+    return rows + [row for name, text in lines for row in entry(name, text, width, style)]
+
+
 def beside(lead: Span, text: str, style: str, width: int, limit: int = 9) -> list[Row]:
-    """Return a wrapped text beside its lead."""
-    lead_text, look = lead
-    margin = (" " * cell_len(lead_text), look)
+    """Wrap a text beside a lead."""
+    lead_text, lead_style = lead
+    margin = (" " * cell_len(lead_text), lead_style)
     lines = wrap(text, max(10, width - cell_len(lead_text)), limit)
-    return [(margin if place else lead, (line, style)) for place, line in enumerate(lines)]
-
-
-def indented(text: str, style: str, width: int, limit: int = 9) -> list[Row]:
-    """Return a paragraph, two cells from either edge."""
-    return beside(("  ", style), text, style, width - 2, limit)
+    return [(margin if index else lead, (line, style)) for index, line in enumerate(lines)]
 
 
 def plain(rows: Sequence[Row]) -> list[str]:
-    """Return rows as text, for use without a screen."""
+    """Return rows as plain text."""
     return ["".join(text for text, _ in row).rstrip() for row in rows]
 
 
@@ -137,7 +141,7 @@ _LEAST_NAME = 3
 
 
 def fitting_name(names: Sequence[str], width: int) -> str:
-    """Return the first name that fits, or a shortened one: "bat 16, pre off"."""
+    """Return the first name that fits, or a short one: "bat 16, pre off"."""
     if fitting := next((name for name in names if cell_len(name) <= width), ""):
         return fitting
     parts = [part.rpartition(" ") for part in names[-1].split(", ")]
@@ -145,16 +149,11 @@ def fitting_name(names: Sequence[str], width: int) -> str:
         shortened = ", ".join(f"{name[:most].rstrip()} {value}".strip() for name, _, value in parts)
         if cell_len(shortened) <= width:
             return shortened
-    return whole_words(", ".join(value for _, _, value in parts), width)
-
-
-def whole_words(text: str, width: int) -> str:
-    """Return the words that fit, with an ellipsis for the rest."""
-    return next(iter(wrap(text, width, 1)), "")
+    return next(iter(wrap(", ".join(value for _, _, value in parts), width, 1)), "")
 
 
 def fitting_device(name: str, width: int) -> str:
-    """Return the words of a processor's name that fit, at least two."""
+    """Return the words of a device name that fit, at least two, or empty."""
     parts = name.split()
     least = min(2, len(parts))
     while parts and len(" ".join(parts)) > width:

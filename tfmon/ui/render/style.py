@@ -1,4 +1,4 @@
-"""The styles and their colours. Colour is never the only cue."""
+"""Styles and colours. Colour is never the only cue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tfmon.ui.render.rows import cell_len
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"
 LINK = "@"
-"""Separator of a style and the action of a click."""
+"""Separates a style and an action."""
 _DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")
 _LIGHT = ("#0067a8", "#935000", "#00704f", "#934373")
 _ANSI = ("ansi_cyan", "ansi_yellow", "ansi_green", "ansi_magenta")
@@ -20,19 +20,19 @@ _WARNINGS = {
 
 
 def themes() -> list[str]:
-    """Return the names of the themes that can be chosen."""
+    """Return the names of all themes."""
     from textual.theme import BUILTIN_THEMES
 
     return sorted(BUILTIN_THEMES)
 
 
 def lane_style(index: int) -> str:
-    """Return the name of a lane's accent."""
+    """Return a lane's accent style."""
     return f"lane{index % len(_DARK)}"
 
 
 def strong(style: str) -> str:
-    """Return the name of the bold variant of a style."""
+    """Return the bold variant of a style."""
     return style + ".strong"
 
 
@@ -42,17 +42,18 @@ def banded(style: str, share: float) -> str:
 
 
 def faint(style: str) -> str:
-    """Return the name of the subdued variant of a style."""
+    """Return the subdued variant of a style."""
     return style + ".faint"
 
 
 def link(style: str, action: str) -> str:
-    """Return a style whose text runs an action when it is clicked."""
-    return f"{style}{LINK}{'' if action.startswith('app.') else 'screen.'}{action}"
+    """Return a style whose text runs an action when clicked."""
+    target = action if action.startswith("app.") else f"screen.{action}"
+    return f"{style}{LINK}{target}" if action else style
 
 
 def theme_variables(*, dark: bool, ansi: bool) -> dict[str, str]:
-    """Return the colours of lanes and warnings for a theme."""
+    """Return a theme's colours for lanes and warnings."""
     accents = _ANSI if ansi else _DARK if dark else _LIGHT
     names = (*(f"lane-{number}" for number in range(len(accents))), "warn", "trouble")
     return dict(zip(names, accents + _WARNINGS[accents], strict=True))
@@ -78,12 +79,14 @@ _ASCII |= {cell: " .:##"[height] for cell, height in _HEIGHTS.items()}
 
 
 def to_blocks(text: str) -> str:
-    """Return a text without braille, for the console of Linux."""
+    """Replace braille, which Linux's console lacks."""
     return text.translate(_BLOCKS)
 
 
 def to_ascii(text: str) -> str:
-    """Return a text of the same width in ASCII."""
+    """Translate a text to ASCII of the same width."""
     if text.isascii():
         return text
-    return "".join(one if one.isascii() else "?" * cell_len(one) for one in text.translate(_ASCII))
+    return "".join(
+        character if character.isascii() else "?" * cell_len(character) for character in text.translate(_ASCII)
+    )

@@ -1,34 +1,26 @@
-"""The entries of lists, and the rows of series. Pure."""
+"""Entries of lists, and rows of series."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.analysis.series_layout import (
-    DASH,
-    SeriesColumn,
-    SeriesCurve,
-    SeriesRow,
-    SeriesTable,
-    draw_curve,
-)
+from tfmon.analysis.series_layout import DASH, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.model.readings import Estimate
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 2
-LAST_CELLS = 20
-"""Minimum width of the last column."""
+LEAST_LAST_CELLS, LEAST_CELLS = 20, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a list; the last one takes the rest."""
+    """A column of a list; the last column takes the remaining width."""
 
     name: str
     most: int = 40
@@ -36,69 +28,53 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a list."""
+    """An entry of a list."""
 
     id: Hashable
     cells: tuple[Span, ...]
     ranks: tuple[Any, ...] = ()
     whole: str = ""
-    """The complete text, displayed if the row cannot show it."""
+    """Complete text, displayed if the row does not fit."""
     mark: str = " "
-    """One or two characters before the entry."""
-    searched: str = ""
 
     @property
     def row(self) -> tuple[Span, ...]:
-        """The cells with the mark before the first one."""
-        (first, style), *others = self.cells
-        return ((f"{self.mark:<{MARK_CELLS}}{first}", style), *others)
+        """The cells, with the mark before the first cell."""
+        (first, style), *rest = self.cells
+        return ((f"{self.mark:<{MARK_CELLS}}{first}", style), *rest)
 
     @property
     def text(self) -> str:
         """The text that a filter searches."""
-        return self.searched or " ".join([*(text for text, _ in self.cells), self.whole])
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """How a list is sorted."""
-
-    column: int | None = None
-    down: bool = False
-
-
-NO_ORDER = Order()
+        return " ".join([*(text for text, _ in self.cells), self.whole])
 
 
 def matches(text: str, filter_text: str) -> bool:
-    """Return whether a text contains all words, in any case."""
+    """Return whether a text contains all words, ignoring case."""
     text = text.lower()
     return all(word in text for word in filter_text.lower().split())
 
 
-def arranged(entries: Sequence[Entry], filter_text: str, order: Order) -> list[Entry]:
-    """Return the matching entries, sorted; entries without a rank are last."""
-    matching = (
-        [entry for entry in entries if matches(entry.text, filter_text)] if filter_text.strip() else list(entries)
-    )
-    column = order.column
+def arranged(entries: Sequence[Entry], filter_text: str, column: int | None, *, down: bool) -> list[Entry]:
+    """Return the matching entries sorted by a column; unranked entries are last."""
+    matching = [entry for entry in entries if not filter_text or matches(entry.text, filter_text)]
     if column is None:
-        return matching[::-1] if order.down else matching
+        return matching[::-1] if down else matching
 
     def rank(entry: Entry) -> Any:  # noqa: ANN401 - numbers or texts, alike in a column
         return entry.ranks[column] if entry.ranks else entry.cells[column][0].lower()
 
-    known = sorted((one for one in matching if rank(one) is not None), key=rank, reverse=order.down)
-    return known + [one for one in matching if rank(one) is None]
+    known = sorted((entry for entry in matching if rank(entry) is not None), key=rank, reverse=down)
+    return known + [entry for entry in matching if rank(entry) is None]
 
 
 def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
-    """Return the matching entries with the heads of their sections."""
+    """Return the matching entries with their headings."""
     kept_rows: list[Row] = []
     for filled, section in itertools.groupby(rows, lambda row: bool("".join(plain([row])).strip())):
         if not filled:
             continue
-        head, *rest = section
+        heading, *rest = section
         indents = [len(text) - len(text.lstrip()) for text in plain(rest)]
         blocks: list[list[Row]] = []
         for row, indent in zip(rest, indents, strict=True):
@@ -107,109 +83,95 @@ def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
             else:
                 blocks.append([row])
         kept = [block for block in blocks if matches(" ".join(plain(block)), filter_text)]
-        if matches(" ".join(plain([head])), filter_text):
+        if matches(" ".join(plain([heading])), filter_text):
             kept = blocks
         elif not kept:
             continue
-        kept_rows += [*([BLANK] if kept_rows else []), head, *(row for block in kept for row in block)]
+        kept_rows += [*([BLANK] if kept_rows else []), heading, *(row for block in kept for row in block)]
     return kept_rows
-
-
-def heads_of(columns: Sequence[Column]) -> list[str]:
-    """Return the names of the columns as they stand above the cells."""
-    return [one.name if at else " " * MARK_CELLS + one.name for at, one in enumerate(columns)]
 
 
 def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
     """Return the width of each column."""
-    rows, heads = [entry.row for entry in entries], heads_of(columns)
-    needed = [
-        min(
-            column.most + (0 if at else MARK_CELLS),
-            max([cell_len(heads[at]) + 1, *(cell_len(row[at][0]) for row in rows)]),
-        )
-        for at, column in enumerate(columns[:-1])
-    ]
-    left = width - sum(needed) - GAP * len(columns)
-    enough = min(LAST_CELLS, max([0, *(cell_len(row[-1][0]) for row in rows)]))
-    while needed and left < enough and max(needed) > 8:
-        widest = needed.index(max(needed))
-        needed[widest] -= 1
+    longest = [max((cell_len(entry.row[at][0]) for entry in entries), default=0) for at in range(len(columns))]
+    sizes = []
+    for at, column in enumerate(columns[:-1]):
+        mark = 0 if at else MARK_CELLS
+        sizes.append(min(column.most + mark, max(cell_len(column.name) + 1 + mark, longest[at])))
+    left = width - sum(sizes) - GAP * len(columns)
+    while sizes and left < min(LEAST_LAST_CELLS, longest[-1]) and max(sizes) > LEAST_CELLS:
+        sizes[sizes.index(max(sizes))] -= 1
         left += 1
-    return [*needed, max(1, left)]
+    return [*sizes, max(1, left)]
 
 
 def whole_rows(entry: Entry, sizes: Sequence[int], width: int, limit: int) -> list[Row]:
-    """Return the text of the chosen entry that its row does not show."""
+    """Return the part of an entry that the row does not show."""
     cells = zip(entry.cells, entry.row, sizes, strict=True)
     cut = [text.strip() for (text, _), (drawn, _), size in cells if cell_len(drawn) > size]
-    said = "\n".join(text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1])
-    if not said or limit < 2:
+    hidden = "\n".join(
+        text for text in dict.fromkeys([*cut, entry.whole]) if text and text not in entry.whole[:-1]
+    )
+    if not hidden or limit < 2:
         return []
-    return [BLANK, *(((f"   {line}", DIM),) for line in wrap(said, width - 6, limit - 1))]
+    return [BLANK, *styled_lines(hidden, width - 3, limit - 1, DIM, "   ")]
 
 
 MOST_LINES = 4
 MOST_TROUBLES = 3
 _STYLES = {"": TEXT, "best": STRONG, "faint": DIM, "refused": WARN, "failed": TROUBLE}
-
-
-def places_in(columns: tuple[SeriesColumn, ...], width: int) -> tuple[int, ...]:
-    """Return the places of the columns that have room."""
-    places = list(range(len(columns)))
-    for place in reversed([at for at in places if columns[at].optional]):
-        if sum(columns[at].most + 2 for at in places) - 2 <= width:
-            break
-        places.remove(place)
-    return tuple(places)
-
-
 BAR_HEAD = "slower  1  faster"
 BAR_CELLS = len(BAR_HEAD)
 FURTHEST = 32.0
-WITH_BARS = 100
-"""Width from which intervals are drawn."""
+LEAST_WIDTH_WITH_BARS = 100
 
 
 def columns_of(table: SeriesTable, width: int) -> tuple[tuple[Column, ...], list[Entry]]:
-    """Return the columns that have room, with a bar after the last one of an interval, and the entries."""
+    """Return the columns that fit, with a bar after the last interval, and the entries."""
     columns = table.columns
-    estimated = [at for at, column in enumerate(columns) if column.estimated and width >= WITH_BARS]
-    bar_at = max(estimated, default=None)
-    places = places_in(columns, width - (BAR_CELLS + GAP if estimated else 0))
+    bar_at = max(
+        (at for at, column in enumerate(columns) if column.estimated and width >= LEAST_WIDTH_WITH_BARS),
+        default=None,
+    )
+    room = width - (0 if bar_at is None else BAR_CELLS + GAP)
+    shown = [*range(len(columns))]
+    for index in [at for at in reversed(shown) if columns[at].optional]:
+        if sum(columns[at].most + GAP for at in shown) - GAP > room:
+            shown.remove(index)
     reach = reach_of(row.interval for row in table.rows)
-    heads: list[Column] = []
-    for at in places:
-        heads.append(Column(columns[at].name.rjust(columns[at].right), columns[at].most))
-        heads += [Column(BAR_HEAD)] if at == bar_at else []
-    return tuple(heads), [_entry_of(row, columns, places, bar_at, reach) for row in table.rows]
 
+    def heads() -> Iterator[Column]:
+        for at in shown:
+            yield Column(columns[at].name.rjust(columns[at].right), columns[at].most)
+            if at == bar_at:
+                yield Column(BAR_HEAD)
 
-def _entry_of(
-    row: SeriesRow, columns: Sequence[SeriesColumn], places: Sequence[int], bar_at: int | None, reach: float
-) -> Entry:
-    last, known = len(columns) - 1, row.interval is None or row.interval.is_narrow
-    cells: list[Span] = []
-    ranks: list[Any] = []
-    for at in places:
-        text, style = row.cells[at][0], _STYLES[row.outcome if at == last else row.level]
-        text = text if known or not columns[at].estimated else DASH
-        cells.append((text.rjust(columns[at].right), style))
-        ranks.append(row.cells[at][1])
-        if at == bar_at:
-            cells.append((interval_bar(row.interval, reach), _STYLES[row.level]))
-            ranks.append(row.interval.value if row.interval is not None and known else None)
-    return Entry(row.id, tuple(cells), tuple(ranks), whole=row.whole, mark=row.mark)
+    def entry_of(row: SeriesRow) -> Entry:
+        known = row.interval is None or row.interval.is_narrow
+        cells: list[Span] = []
+        ranks: list[Any] = []
+        for at in shown:
+            text, rank = row.cells[at]
+            text = text if known or not columns[at].estimated else DASH
+            style = _STYLES[row.outcome if at == len(columns) - 1 else row.level]
+            cells.append((text.rjust(columns[at].right), style))
+            ranks.append(rank)
+            if at == bar_at:
+                cells.append((interval_bar(row.interval, reach), _STYLES[row.level]))
+                ranks.append(row.interval.value if row.interval is not None and known else None)
+        return Entry(row.id, tuple(cells), tuple(ranks), whole=row.whole, mark=row.mark)
+
+    return tuple(heads()), [entry_of(row) for row in table.rows]
 
 
 def reach_of(intervals: Iterable[Estimate | None]) -> float:
-    """Return the largest factor from 1 to an end of an interval that means anything."""
-    known = [one for one in intervals if one is not None and one.is_narrow]
-    return min(FURTHEST, max((max(one.high, 1 / one.low) for one in known), default=1.0))
+    """Return the largest distance of a narrow interval's end from 1, as a factor."""
+    known = [interval for interval in intervals if interval is not None and interval.is_narrow]
+    return min(FURTHEST, max((max(interval.high, 1 / interval.low) for interval in known), default=1.0))
 
 
 def interval_bar(interval: Estimate | None, reach: float) -> str:
-    """Draw an interval between 1/`reach` and `reach`, with 1 in the middle."""
+    """Draw an interval on an axis from 1/`reach` to `reach`."""
     half = BAR_CELLS // 2
     line = [" "] * BAR_CELLS
     line[half] = "│"
@@ -226,20 +188,20 @@ def interval_bar(interval: Estimate | None, reach: float) -> str:
 
 
 def answer_rows(table: SeriesTable, width: int) -> list[Row]:
-    """Return the answer and the problems of a series."""
+    """Return the answer and problems of a series."""
     rows: list[Row] = [((f" {line}", WARN),) for line in table.troubles[-MOST_TROUBLES:]]
-    rows += [((f" {part}", STRONG),) for line in table.answer for part in wrap(line, width - 2, 3)]
+    rows += [row for line in table.answer for row in styled_lines(line, width - 1, 3, STRONG, " ")]
     rows += [((f"   {line}", TEXT),) for line in table.code]
-    return [*rows, *(((f" {part}", DIM),) for line in table.notes for part in wrap(line, width - 2, 3))]
+    return rows + [row for line in table.notes for row in styled_lines(line, width - 1, 3, DIM, " ")]
 
 
 def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
-    """Return a curve below its legend."""
+    """Return a curve with a legend."""
     title: Row = ((f" {curve.title}", STRONG),)
     lines: list[Span] = []
     for line in curve.lines[:MOST_LINES]:
         if line.name:
-            lines += [("   ", TEXT), (f"{line.id} {line.name}", lane_style(line.place))]
+            lines += [("   ", TEXT), (f"{line.id} {line.name}", lane_style(line.index))]
     if len(curve.lines) > MOST_LINES:
         lines.append(("   the others are in the table", DIM))
     whole: Row = (*title, *lines)
@@ -249,10 +211,10 @@ def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
         return rows
 
     def style_of(cell: tuple[str, int | None]) -> str:
-        character, place = cell
-        if place is None:
+        character, line_index = cell
+        if line_index is None:
             return TEXT
-        return strong(lane_style(place)) if character.isalpha() else lane_style(place)
+        return strong(lane_style(line_index)) if character.isalpha() else lane_style(line_index)
 
     for label, cells in zip(chart.labels, chart.grid, strict=True):
         runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, style_of)]

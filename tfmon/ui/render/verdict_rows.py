@@ -1,4 +1,4 @@
-"""The verdict, and the time until it. Pure."""
+"""The verdict, or the time until then."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
 from tfmon.analysis.verdict_notes import unlike_phases
-from tfmon.model.lane_state import ABSENT, FAILED, PAUSED, READY, STAGES, LaneState
+from tfmon.model.lane_events import PAUSED, READY
+from tfmon.model.lane_state import ABSENT, FAILED, STAGES, LaneState
 from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import DIM, TEXT, Row, wrap
+from tfmon.ui.render.rows import DIM, TEXT, Row, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
-from tfmon.ui.source import Display, news_line, shows, watched
+from tfmon.ui.source import Display, news_line, shows
 
 
 def awaited(analysis: Analysis) -> str:
-    """Return the condition and time of the next verdict. Empty if there is one."""
+    """Return when the next verdict is due. Empty after a verdict."""
     snapshot, curve = analysis.snapshot, analysis.curve
     if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
         return f"crossover: {curve.text}"
@@ -35,15 +36,15 @@ def awaited(analysis: Analysis) -> str:
         measured = all(lane.steady.windows for lane in lanes)
         return f"measuring again: {changed}" if changed and not measured else ""
     rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race)
-    what = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
+    progress = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
     if any(lane.phase == PAUSED for lane in lanes):
-        return f"{what}; no verdict while a lane is paused"
+        return f"{progress}; no verdict while a lane is paused"
     if snapshot.race.exclusive:
-        return f"{what}; the race continues after the experiment"
+        return f"{progress}; the race continues after the experiment"
     if text := unfinished(lanes, snapshot.at_ns)[0]:
-        what = text
+        progress = text
     left_s = _seconds_to_verdict(snapshot, lanes)
-    return what if left_s is None else f"{what}; verdict in about {max(1, math.ceil(left_s))} s"
+    return progress if left_s is None else f"{progress}; verdict in about {max(1, math.ceil(left_s))} s"
 
 
 def _rounds(lanes: Sequence[LaneState]) -> set[int]:
@@ -56,7 +57,7 @@ def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float
         if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):
             return None
         took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
-        pace_s = sum(max(snapshot.race.slice_s, one) for one in took_s)
+        pace_s = sum(max(snapshot.race.slice_s, slice_took_s) for slice_took_s in took_s)
     ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == max(complete, default=0)]
     begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
     spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
@@ -82,15 +83,14 @@ def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
 
 
 def elapsed(snapshot: Snapshot) -> str:
-    """Return the duration of the race so far."""
-    started_ns, raced_s = snapshot.race.started_ns, snapshot.raced_s
-    if snapshot.over and raced_s is not None:
-        return units.clock(raced_s)
-    if started_ns is None and not snapshot.over:
-        return "0:00"
-    started_ns = min(lane.process.started_ns for lane in snapshot.lanes) if started_ns is None else started_ns
-    now_ns = max(lane.phase_since_ns for lane in snapshot.lanes) if snapshot.over else snapshot.at_ns
-    return units.clock((now_ns - started_ns) / 1e9)
+    """Return the duration of the race."""
+    started_ns, now_ns = snapshot.race.started_ns, snapshot.at_ns
+    if snapshot.over:
+        if snapshot.raced_s is not None:
+            return units.clock(snapshot.raced_s)
+        now_ns = max(lane.phase_since_ns for lane in snapshot.lanes)
+        started_ns = started_ns or min(lane.process.started_ns for lane in snapshot.lanes)
+    return units.clock(0.0 if started_ns is None else (now_ns - started_ns) / 1e9)
 
 
 _LEAD_CELLS = 4
@@ -101,7 +101,7 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     snapshot, verdict, over = analysis.snapshot, analysis.verdict, shows(analysis.snapshot, view)
     if not snapshot.lanes:
         return []
-    alone = watched(snapshot) is not None
+    alone = len(snapshot.lanes) == 1 and snapshot.lanes[0].phase not in (FAILED, ABSENT)
     no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu and not over else ""
     texts = [
         *((line, strong(WARN)) for line in loss_warnings(snapshot) if over),
@@ -117,28 +117,29 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
     ]
     rows = [] if alone else verdict_lines(analysis, view, width, height if over else min(2, height))
     for text, style in texts:
-        rows += [((f"   {line}", style),) for line in wrap(text, width - _LEAD_CELLS, min(2, height - len(rows)))]
+        rows += styled_lines(text, width - 1, min(2, height - len(rows)), style, "   ")
     return rows
 
 
 def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
-    """Return which lane is ahead, in its accent, or how far the first verdict is."""
+    """Return the leading lane, or the time until the first verdict."""
     verdict, lanes, room = analysis.verdict, analysis.snapshot.lanes, width - _LEAD_CELLS
     if waits := "" if view.stopping else awaited(analysis):
-        return [((f"   {line}", TEXT),) for line in wrap(waits, room, most)]
-    lead, style, text = " ", TEXT, verdict.text
+        return styled_lines(waits, width - 1, most, lead="   ")
+    text = verdict.answer
     if verdict.short and (len(lanes) > 1 or len(wrap(text, room, most + 1)) > most):
         text = verdict.short
-    for index, lane in enumerate(lanes):
-        if lane.spec.name == verdict.winner:
-            lead, style = "▲", strong(lane_style(index))
-    look = STRONG if verdict.winner or shows(analysis.snapshot, view) else TEXT
-    lines = wrap(text, room, most)
-    return [((f" {' ' if place else lead} ", style), (line, look)) for place, line in enumerate(lines)]
+    leads = next((index for index, lane in enumerate(lanes) if lane.spec.id == verdict.winner_id), None)
+    style = STRONG if verdict.winner_id or shows(analysis.snapshot, view) else TEXT
+    rows = styled_lines(text, width - 1, most, style, "   ")
+    if rows and leads is not None:
+        rows[0] = ((" ▲ ", strong(lane_style(leads))), (rows[0][0][0][3:], style))
+    return rows
 
 
 def _discarded(analysis: Analysis) -> str:
-    by_lane = {lane.lane.spec.id: lane.discarded_text for lane in analysis.lanes if lane.windows}
+    measured = [lane for lane in analysis.snapshot.lanes if lane.measurements.windows]
+    by_lane = {lane.spec.id: units.discarded(lane.discarded_shares) for lane in measured}
     if len(set(by_lane.values())) < 2:
         return next(iter(by_lane.values()), "")
     parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in by_lane.items()]

@@ -1,4 +1,4 @@
-"""The lists of knobs, recorded races and ranges of a crossover."""
+"""The lists of knobs, recorded races and crossover ranges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.analysis.crossover_curve import differ_only_in, expected_pairs, range_around, values_of
 from tfmon.analysis.prediction import round_s
-from tfmon.model.control_messages import BeginCrossover
+from tfmon.model.control_messages import Command
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import RunInfo, Source
@@ -29,7 +29,7 @@ from tfmon.ui.source import effect, reachable, shared_value, targets
 
 
 class KnobPage(ListPage):
-    """Changes every knob of the scenario."""
+    """Changes the knobs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter"),
@@ -45,15 +45,13 @@ class KnobPage(ListPage):
         view = self.monitor.view
         chosen = next((lane for lane in snapshot.lanes if lane.spec.name == view.focused), None)
         self.title_text = f"Knobs of {'all lanes' if chosen is None else f'{chosen.spec.id} {chosen.title}'}"
-        entries = []
+        entries, lanes = [], targets(snapshot.lanes, view.focused)
         for knob in snapshot.race.knobs:
-            now, requested = shared_value(targets(snapshot.lanes, view.focused), knob)
+            now, requested = shared_value(lanes, knob)
             differs = any(knob.name in (lane.differs or ()) for lane in snapshot.lanes)
             kind = "while it trains" if knob.kind == "live" else "restarts the lane"
             texts = ((short_name(knob.name), TEXT), (now, STRONG), (requested, WARN), (kind, DIM))
-            change = effect(
-                reachable(targets(snapshot.lanes, view.focused), knob, 1, focused=chosen is not None), knob
-            )
+            change = effect(reachable(lanes, knob, 1, focused=chosen is not None), knob)
             whole = f"{knob.help} Takes {knob.allowed()}." + (f" The next value: {change}." if change else "")
             entries.append(Entry(knob.name, texts, whole=whole, mark="≠" if differs else " "))
         return entries
@@ -67,7 +65,7 @@ class KnobPage(ListPage):
 
 
 class RunsPage(ListPage):
-    """Lists the recorded races, the latest first."""
+    """Lists recorded races, the latest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "replay"),
@@ -85,7 +83,6 @@ class RunsPage(ListPage):
         assert monitor.source.runs is not None
         self.port = monitor.source.runs
         self._runs: tuple[RunInfo, ...] = ()
-        self._entries: list[Entry] = []
         self._doomed = ""
 
     def on_screen_resume(self) -> None:
@@ -97,11 +94,10 @@ class RunsPage(ListPage):
     def _take(self, runs: Sequence[RunInfo]) -> None:
         self._runs = tuple(reversed(runs))
         self.nothing = "no race was recorded yet"
-        self._entries = [run_entry(run) for run in self._runs]
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        return self._entries
+        return [run_entry(run) for run in self._runs]
 
     def note(self) -> str:
         failed = sum(bool(run.failure or run.problem) for run in self._runs)
@@ -131,7 +127,7 @@ class RunsPage(ListPage):
 
     def on_key(self, event: events.Key) -> None:
         if not self._doomed:
-            return  # Textual calls the handler of the base class, too
+            return  # Textual also calls the base class's handler
         event.stop()
         event.prevent_default()
         doomed, self._doomed = self._doomed, ""
@@ -144,24 +140,18 @@ class RunsPage(ListPage):
 
 
 def run_entry(run: RunInfo) -> Entry:
-    """Return a run as an entry of the list."""
+    """Return a run as an entry."""
     failed = bool(run.failure or run.problem)
-    style = TROUBLE if failed else TEXT if run.verdict else WARN
     lasted = "–" if run.seconds is None else units.clock(run.seconds)
-    about = [run.id, ", ".join(run.lanes), run.mode, units.memory(run.bytes)]
-    started = run.started[:16].replace("T", " ") or run.id[:15]
-    return Entry(
-        run.id,
-        (
-            (started, TROUBLE if failed else DIM),
-            (run.scenario or "–", TEXT),
-            (f"{lasted:>7}", DIM),
-            (run.outcome, style),
-        ),
-        ranks=(run.started, run.scenario, run.seconds, (not failed, run.outcome)),
-        whole=" · ".join(part for part in about if part),
-        mark="✗" if failed else " ",
+    cells = (
+        (run.started[:16].replace("T", " ") or run.id[:15], TROUBLE if failed else DIM),
+        (run.scenario or "–", TEXT),
+        (f"{lasted:>7}", DIM),
+        (run.outcome, TROUBLE if failed else TEXT if run.verdict else WARN),
     )
+    ranks = (run.started, run.scenario, run.seconds, (not failed, run.outcome))
+    about = " · ".join(filter(None, (run.id, ", ".join(run.lanes), run.mode, units.memory(run.bytes))))
+    return Entry(run.id, cells, ranks, whole=about, mark="✗" if failed else " ")
 
 
 PAIR_S = 1.2
@@ -172,7 +162,7 @@ _ALIKE = (
 
 
 class NewCrossoverPage(ListPage):
-    """Starts a crossover over the range of a knob."""
+    """Starts a crossover over a knob's range."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "start"),
@@ -187,8 +177,7 @@ class NewCrossoverPage(ListPage):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self._end = 1
-        """End of the range that the keys change: 0 or 1."""
+        self._chosen_end = 1
         self._ranges: dict[str, list[int]] = {}
 
     def _lanes(self) -> list[LaneState]:
@@ -215,7 +204,7 @@ class NewCrossoverPage(ListPage):
         now = [lane.in_effect.get(knob.name, knob.default) for lane in self._lanes()]
         ends = self._ranges.setdefault(knob.name, [*range_around(knob, now, self._examples(knob))])
         takes, style = (why_not, DIM) if why_not else self._takes(knob)
-        marks = ("←", " ") if self._end == 0 else (" ", "←")
+        marks = ("←", " ") if self._chosen_end == 0 else (" ", "←")
         low, high = (f"{end}{mark}".rjust(7) for end, mark in zip(ends, marks, strict=True))
         cells = ((short_name(knob.name), style), (low, style), (high, style), (takes, style))
         return Entry(knob.name, cells, ranks=(knob.name, *ends, takes), whole=knob.help)
@@ -241,13 +230,15 @@ class NewCrossoverPage(ListPage):
         return [*rows, BLANK, *super().above(snapshot, width)]
 
     def action_other_end(self) -> None:
-        self._end = 1 - self._end
+        self._chosen_end = 1 - self._chosen_end
         self.redraw()
 
     def action_step(self, direction: int) -> None:
         if self.entry is not None:
             ends = self._ranges[str(self.entry.id)]
-            ends[self._end] = max(1, min(2**40, ends[self._end] * 2 if direction > 0 else ends[self._end] // 2))
+            ends[self._chosen_end] = max(
+                1, min(2**40, ends[self._chosen_end] * 2 if direction > 0 else ends[self._chosen_end] // 2)
+            )
             self.redraw()
 
     def action_choose(self) -> None:
@@ -258,7 +249,7 @@ class NewCrossoverPage(ListPage):
             return
         knob = str(self.entry.id)
         low, high = map(float, self._ranges[knob])
-        if self.run_experiment(BeginCrossover(knob, low, high)) is not None:
+        if self.run_experiment(Command("begin crossover", (), knob, (low, high))) is not None:
             self.dismiss(None)
             if not isinstance(self.app.screen, CrossoverPage):
                 self.monitor.open("crossover")

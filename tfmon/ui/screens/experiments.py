@@ -11,14 +11,14 @@ from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series_layout import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep_ranking import Ranking
-from tfmon.model.control_messages import BeginTuning, Perform
+from tfmon.model.control_messages import Command
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.series import CROSSOVER, TUNING
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, styled_lines
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, columns_of, curve_rows
 from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
@@ -30,7 +30,7 @@ LEAST_CHART = 9
 
 
 class HistoryPage(ListPage):
-    """Shows every change of the race and its effect."""
+    """Lists the changes of a race and their effects."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
@@ -41,8 +41,8 @@ class HistoryPage(ListPage):
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         changes = [row.cells(len(snapshot.lanes)) for row in self.monitor.analysis.history]
         return [
-            Entry(place, tuple((text, TEXT) for text in cells), whole="   ".join(cells))
-            for place, cells in enumerate(changes)
+            Entry(index, tuple((text, TEXT) for text in cells), whole="   ".join(cells))
+            for index, cells in enumerate(changes)
         ]
 
 
@@ -57,33 +57,25 @@ class SeriesPage(ListPage):
         self.curve: int | None = 0
         self.if_free = False
         self.table = SeriesTable((), ())
-        self._made_from: tuple[object, int] = (None, 0)
-        self._entries: list[Entry] = []
 
-    def make(self, before: SeriesTable) -> SeriesTable | None:
+    def make(self) -> SeriesTable | None:
         raise NotImplementedError
 
     def lead(self, width: int) -> list[Row]:
         return []
 
     def begin(self) -> None:
-        """Start a series, or ask for one."""
+        """Start a series."""
 
     @property
     def running(self) -> bool:
         experiment = self.monitor.snapshot.experiment
         return experiment is not None and experiment.policy == self.policy and not experiment.over
 
-    def refresh_table(self) -> None:
-        known, width = self.monitor.sweep or self.monitor.analysis, self.app.size.width - SCROLLBAR_CELLS - GAP
-        if self._made_from[0] is known and self._made_from[1] == width:
-            return
-        self._made_from, self.table = (known, width), self.make(self.table) or SeriesTable((), ())
-        self.columns, self._entries = columns_of(self.table, width)
-
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        self.refresh_table()
-        return self._entries
+        self.table = self.make() or SeriesTable((), ())
+        self.columns, entries = columns_of(self.table, self.app.size.width - SCROLLBAR_CELLS - GAP)
+        return entries
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         table, height = self.table, self.app.size.height - FRAME_ROWS
@@ -101,7 +93,7 @@ class SeriesPage(ListPage):
         if not self.monitor.may_change():
             return
         if self.running:
-            self.run_experiment(Perform("end_series"))
+            self.run_experiment(Command("end series"))
         else:
             self.begin()
 
@@ -125,7 +117,7 @@ class TunePage(SeriesPage):
         lanes = targets(monitor.snapshot.lanes, monitor.view.focused)
         self._chosen = to_improve(monitor.analysis, lanes)
 
-    def make(self, before: SeriesTable) -> SeriesTable | None:
+    def make(self) -> SeriesTable | None:
         return tuning_table(self.monitor.analysis)
 
     def _lane(self) -> LaneState | None:
@@ -143,10 +135,10 @@ class TunePage(SeriesPage):
         bottleneck = self.monitor.analysis.lane(lane.spec.name).bottleneck
         if bottleneck is None:
             return []
-        rows: list[Row] = [((f" {line}", STRONG),) for line in wrap(f"now {bottleneck.text}", width - 2, 2)]
+        rows = styled_lines(f"now {bottleneck.text}", width - 1, 2, STRONG, " ")
         if bottleneck.causes and not self.running:
             remedies = "may help: " + ", ".join(cause.remedy for cause in bottleneck.causes)
-            rows += [((f" {line}", TEXT),) for line in wrap(remedies, width - 2, 4)]
+            rows += styled_lines(remedies, width - 1, 4, lead=" ")
         return [*rows, BLANK]
 
     def action_choose_lane(self, direction: int) -> None:
@@ -159,11 +151,11 @@ class TunePage(SeriesPage):
     def begin(self) -> None:
         lane = self._lane()
         if lane is not None and self.may_act():
-            self.run_experiment(BeginTuning(lane.spec.name, everything=True))
+            self.run_experiment(Command("begin tuning", (lane.spec.name,), values=(True,)))
 
 
 class CrossoverPage(SeriesPage):
-    """Shows a crossover while it is measured and afterwards, and stops it."""
+    """Shows and stops a crossover."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "stop, or another one"),
@@ -173,7 +165,7 @@ class CrossoverPage(SeriesPage):
     noun = "value"
     policy = CROSSOVER
 
-    def make(self, before: SeriesTable) -> SeriesTable | None:
+    def make(self) -> SeriesTable | None:
         if self.monitor.analysis.curve is not None:
             self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
         return crossover_table(self.monitor.analysis)
@@ -183,7 +175,7 @@ class CrossoverPage(SeriesPage):
 
 
 class SweepPage(SeriesPage):
-    """The combinations of a sweep, the best on top."""
+    """The combinations of a sweep, the best first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("close", "all", "escape"),
@@ -195,8 +187,7 @@ class SweepPage(SeriesPage):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.refresh_table()
-        knobs = [curve.knob for curve in self.table.curves]
+        knobs = [curve.knob for curve in sweep_table(self.ranking).curves]
         self.curve = next((at for at, knob in enumerate(knobs) if knob in KINDS), None)
         self.if_free = self.curve is None
 
@@ -205,8 +196,8 @@ class SweepPage(SeriesPage):
         assert self.monitor.sweep is not None, "no sweep is shown"
         return self.monitor.sweep
 
-    def make(self, before: SeriesTable) -> SeriesTable | None:
-        return sweep_table(self.ranking, before)
+    def make(self) -> SeriesTable | None:
+        return sweep_table(self.ranking)
 
     def lead(self, width: int) -> list[Row]:
         recording = self.monitor.snapshot.recording
@@ -221,9 +212,9 @@ class SweepPage(SeriesPage):
         if not count:
             self.monitor.say("no knob of this sweep is a number")
             return
-        after = 0 if self.curve is None else self.curve + 1
+        next_curve = 0 if self.curve is None else self.curve + 1
         self.if_free = False
-        self.curve = after if after < count else None
+        self.curve = next_curve if next_curve < count else None
         self.redraw()
 
     async def action_all(self) -> None:

@@ -1,9 +1,10 @@
-"""The page of the GPUs and their processes."""
+"""The page of GPUs and processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,6 +12,7 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.others import is_free
+from tfmon.model.control_messages import Command
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
@@ -19,7 +21,7 @@ from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.reading_rows import UNKNOWN
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, indented, meter
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, meter, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.page import bound
@@ -30,16 +32,16 @@ _BUSY_PCT, _HOT_PCT = 75.0, 95.0
 
 @dataclass(frozen=True, slots=True)
 class GpuRow:
-    """A GPU with the facts about it."""
+    """A GPU, with the lanes that use it."""
 
     sample: GpuSample
-    place: str
+    label: str
     lanes: tuple[tuple[int, LaneState], ...]
     stale_s: float | None = None
 
 
 def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
-    """Return all sampled GPUs, each once."""
+    """Return all sampled GPUs without duplicates."""
     by_key: dict[tuple[str, str], GpuRow] = {}
     for host, state in snapshot.hosts.items():
         for sample in state.gpus:
@@ -47,13 +49,13 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
             if key not in by_key:
                 device = sample.key[:SHORT_INSTANCE] if sample.part_of else f"gpu:{sample.index}"
                 device = f"hidden {sample.index}" if sample.hidden else device
-                place = f"{host}/{device}" if host else device
+                label = f"{host}/{device}" if host else device
                 lanes = tuple(
-                    (at, lane)
-                    for at, lane in enumerate(snapshot.lanes)
+                    (index, lane)
+                    for index, lane in enumerate(snapshot.lanes)
                     if not lane.over and snapshot.machine_key(lane) == key[0] and has_device(lane, sample)
                 )
-                by_key[key] = GpuRow(sample, place, lanes, snapshot.stale_s(sample))
+                by_key[key] = GpuRow(sample, label, lanes, snapshot.stale_s(sample))
     return list(by_key.values())
 
 
@@ -66,35 +68,35 @@ _WIDE = 110
 
 
 def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[Column, ...], list[Entry]]:
-    """Return the columns for a width, and an entry for each GPU."""
-    places = [at for at, one in enumerate(COLUMNS) if width >= _WIDE or one.name not in _OPTIONAL]
+    """Return the columns that fit, and an entry for each GPU."""
+    shown = [index for index, column in enumerate(COLUMNS) if width >= _WIDE or column.name not in _OPTIONAL]
     entries = []
     for row in rows:
         sample, trouble = row.sample, _trouble(row)
         name = sample.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
         ids = " ".join(lane.spec.id or "?" for _, lane in row.lanes)
         cells: list[Span] = [
-            (row.place, STRONG if row.lanes else TEXT),
+            (row.label, STRONG if row.lanes else TEXT),
             (ids, lane_style(row.lanes[0][0]) if row.lanes else DIM),
             *(_readings(sample, 8 if width >= _WIDE else 4) if trouble is None else [("", DIM)] * 6),
             (name, DIM) if trouble is None else (trouble, TROUBLE),
         ]
-        entries.append(Entry((sample.host, sample.key), tuple(cells[at] for at in places)))
-    return tuple(COLUMNS[at] for at in places), entries
+        entries.append(Entry((sample.host, sample.key), tuple(cells[index] for index in shown)))
+    return tuple(COLUMNS[index] for index in shown), entries
 
 
 def _readings(sample: GpuSample, bar: int) -> list[Span]:
-    busy, power, link = known(sample.load.busy_pct), sample.power, sample.link
-    used, total = known(sample.memory.used_bytes), known(sample.memory.total_bytes)
-    watts, limit = known(power.power_w), known(power.power_limit_w)
-    generation, width = known(link.pcie_generation), known(link.pcie_width)
-    load = UNKNOWN if busy is None else f"{_bar(busy / 100, bar)} {busy:3.0f} %"
-    memory = (
-        f"{_bar(used / total, bar)} {used / 2**30:5.1f}/{total / 2**30:.1f} GiB"
-        if used is not None and total
-        else UNKNOWN
+    busy, watts, limit = (
+        known(reading) for reading in (sample.load.busy_pct, sample.power.power_w, sample.power.power_limit_w)
     )
-    full = 100 * used / total if used and total else 0.0
+    used, total = known(sample.memory.used_bytes), known(sample.memory.total_bytes)
+    generation, width = known(sample.link.pcie_generation), known(sample.link.pcie_width)
+    load, memory, full = UNKNOWN, UNKNOWN, 0.0
+    if busy is not None:
+        load = f"{_bar(busy / 100, bar)} {busy:3.0f} %"
+    if used is not None and total:
+        full = 100 * used / total
+        memory = f"{_bar(full / 100, bar)} {used / 2**30:5.1f}/{total / 2**30:.1f} GiB"
     drawn = UNKNOWN if watts is None else f"{watts:3.0f}" + ("" if limit is None else f"/{limit:.0f}") + " W"
     lanes = UNKNOWN if generation is None or width is None else f"{generation:.0f} ×{width:.0f}"
     return [
@@ -103,13 +105,12 @@ def _readings(sample: GpuSample, bar: int) -> list[Span]:
         (drawn, TEXT),
         _number(sample.temperature_c, units.celsius),
         _number(sample.clocks.sm_clock_mhz, units.megahertz),
-        (lanes, WARN if link.warning else TEXT),
+        (lanes, WARN if sample.link.warning else TEXT),
     ]
 
 
 def _bar(share: float, length: int) -> str:
-    (filled, _), (rest, _) = meter(share, length, TEXT)
-    return filled + rest
+    return "".join(text for text, _ in meter(share, length, TEXT))
 
 
 def _number(reading: Reading, write: Callable[[float], str]) -> Span:
@@ -127,7 +128,7 @@ def _trouble(row: GpuRow) -> str | None:
 
 
 def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
-    """Return the number of GPUs and of free ones."""
+    """Return the numbers of GPUs and free GPUs."""
     free = sum(is_free(row.sample) and not row.lanes for row in rows)
     return units.several(len(rows), "GPU") + ("" if over else f", {free} free") if rows else ""
 
@@ -135,45 +136,39 @@ def summary(rows: Sequence[GpuRow], *, over: bool) -> str:
 def _process_entries(snapshot: Snapshot, rows: Sequence[GpuRow]) -> list[Entry]:
     entries: list[Entry] = []
     for row in rows:
-        own = own_pids(snapshot.hosts, snapshot.lanes, row.sample.host)
-        processes = [_entry(row, pid, own=pid in own) for pid in row.sample.processes.pids()]
+        our_pids = own_pids(snapshot.hosts, snapshot.lanes, row.sample.host)
+        processes = [_entry(row, pid, in_our_tree=pid in our_pids) for pid in row.sample.processes.pids()]
         entries += sorted(
             processes, key=lambda entry: (entry.mark == " ", -(entry.ranks[4] or 0), -(entry.ranks[5] or 0))
         )
     return entries
 
 
-def _entry(row: GpuRow, pid: int, *, own: bool) -> Entry:
+def _entry(row: GpuRow, pid: int, *, in_our_tree: bool) -> Entry:
     sample, on_it = row.sample, row.sample.processes
     name = on_it.names.get(pid)
-    lanes = (one for one in row.lanes if pid in one[1].tree.pids or pid == one[1].process.pid)
-    at, lane = next(lanes, (0, None))
-    ours = own or lane is not None or (name is not None and name.ours)
-    style = lane_style(at) if lane is not None else TEXT
+    lanes = (lane for lane in row.lanes if pid in lane[1].tree.pids or pid == lane[1].process.pid)
+    index, lane = next(lanes, (0, None))
+    ours = in_our_tree or lane is not None or (name is not None and name.ours)
+    style = lane_style(index) if lane is not None else TEXT
     share, used = on_it.shares.get(pid), on_it.used_by_pid.get(pid)
     id = lane.spec.id or "?" if lane is not None else "tfmon" if ours else ""
-    unnamed = on_it.no_names_reason or "not visible to this user"
     user, command = (name.user, name.command) if name is not None else ("", "")
-    load = UNKNOWN if share is None else f"{share:3.0f} %"
-    memory = UNKNOWN if used is None else units.memory(used)
-    return Entry(
-        (sample.host, sample.key, pid),
-        (
-            (row.place, style),
-            (str(pid), DIM),
-            (user or UNKNOWN, style),
-            (id, style),
-            (load, DIM if not share else style),
-            (f"{memory:>8}", style),
-            (command or unnamed, style if command else DIM),
-        ),
-        ranks=((sample.host, sample.index), pid, user or None, id or None, share, used, command or None),
-        mark="▪" if ours else " ",
+    cells = (
+        (row.label, style),
+        (str(pid), DIM),
+        (user or UNKNOWN, style),
+        (id, style),
+        (UNKNOWN if share is None else f"{share:3.0f} %", style if share else DIM),
+        (f"{UNKNOWN if used is None else units.memory(used):>8}", style),
+        (command or on_it.no_names_reason or "not visible to this user", style if command else DIM),
     )
+    ranks = ((sample.host, sample.index), pid, user or None, id or None, share, used, command or None)
+    return Entry((sample.host, sample.key, pid), cells, ranks, mark="▪" if ours else " ")
 
 
 class GpusPage(ListPage):
-    """Lists the GPUs, and below them the processes."""
+    """Lists GPUs, and their processes below."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", "app.focus_next", "tab", "GPUs, processes")]
     tab = "gpus"
@@ -189,8 +184,7 @@ class GpusPage(ListPage):
         super().__init__(monitor)
         self.table = EntryTable("none")
         self.table.add_class("gpus")
-        self._why: str | None = None
-        """Reason why no GPU is read. `None` if unknown."""
+        self._no_gpu_reason: str | None = None
         self._gpus: list[GpuRow] = []
 
     def content(self) -> ComposeResult:
@@ -199,10 +193,10 @@ class GpusPage(ListPage):
         yield from super().content()
 
     def on_mount(self) -> None:
-        self.monitor.work(self.monitor.source.watch_gpus, self._take)
+        self.monitor.work(partial(self.monitor.source.ask, Command("watch gpus")), self._take)
 
-    def _take(self, why: str) -> None:
-        self._why = why
+    def _take(self, reason: str) -> None:
+        self._no_gpu_reason = reason
         self.redraw()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
@@ -212,7 +206,8 @@ class GpusPage(ListPage):
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         super().fill(snapshot, width)
-        self.paint(self.lines, [] if self._gpus else indented(self._no_gpu(snapshot), TEXT, width), width)
+        no_gpu = [] if self._gpus else styled_lines(self._no_gpu(snapshot), width - 2, lead="  ")
+        self.paint(self.lines, no_gpu, width)
         columns, entries = gpu_entries(self._gpus, width)
         self.table.show(columns, entries, width, self.style_of)
         self.table.styles.height = len(entries) + 1 if entries else 0
@@ -230,11 +225,11 @@ class GpusPage(ListPage):
 
     def _no_gpu(self, snapshot: Snapshot) -> str:
         reasons = {host: state.machine.no_gpu for host, state in snapshot.hosts.items() if state.machine.no_gpu}
-        if self._why:
-            reasons[""] = self._why
+        if self._no_gpu_reason:
+            reasons[""] = self._no_gpu_reason
         lines = [f"no GPU on {host or 'this machine'}: {reason}" for host, reason in sorted(reasons.items())]
         if lines:
             return "\n".join(lines)
         if self.monitor.source.playback is not None:
             return "no GPU was read up to this moment of the recording"
-        return "looking for GPUs…" if self._why is None else "no GPU is read yet"
+        return "looking for GPUs…" if self._no_gpu_reason is None else "no GPU is read yet"

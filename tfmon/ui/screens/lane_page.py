@@ -1,8 +1,7 @@
-"""The page of one lane."""
+"""The page of a lane."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import ClassVar
@@ -18,7 +17,7 @@ from tfmon.analysis.health import concerns
 from tfmon.analysis.memory_peak import latest_peaks, memory_sentence
 from tfmon.analysis.others import gpu_others, windows_with_others
 from tfmon.analysis.run_account import account_lines, account_of
-from tfmon.model.control_messages import ChangeLanes
+from tfmon.model.control_messages import Command
 from tfmon.model.gpu_samples import GpuActivity, GpuSample
 from tfmon.model.host_states import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
@@ -28,10 +27,10 @@ from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, lifecycle, machine_rows
 from tfmon.ui.render.reading_rows import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, section
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.screens.page import OneLanePage, bound
-from tfmon.ui.screens.text_pages import ScrollPage
+from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.text_pages import OneLanePage
 
 _MEANINGS = {
     "input": "waiting for the next batch",
@@ -63,7 +62,7 @@ _CODE_CELLS = 6
 Lines = Iterator[tuple[str, str]]
 
 
-class LanePage(ScrollPage, OneLanePage):
+class LanePage(OneLanePage):
     """Shows all readings of a lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -96,7 +95,7 @@ class LanePage(ScrollPage, OneLanePage):
         elif not lane.process.reports_stack:
             self.monitor.say(f"{lane.title} cannot report its stacks")
         else:
-            self.monitor.source.send(ChangeLanes("report_stack", (lane.spec.name,)))
+            self.monitor.source.send(Command("report stack", (lane.spec.name,)))
             self.monitor.say(f"requested the stacks of {lane.title}; a suspended lane answers in its next slice")
 
     def action_kill(self) -> None:
@@ -106,55 +105,44 @@ class LanePage(ScrollPage, OneLanePage):
         if lane.over:
             self.monitor.say(f"{lane.title} has ended already")
         elif lane.end.requested is not None or self.monitor.confirmed("lane.kill", [lane], f"end {lane.title}"):
-            self.monitor.source.send(ChangeLanes("end", (lane.spec.name,)))
+            self.monitor.source.send(Command("end", (lane.spec.name,)))
             again = "K again ends it at once" if lane.script.command else "r starts it again"
             self.monitor.say(f"ending {lane.title}; {again}")
 
 
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = True) -> list[Row]:
-    """Return the page of a lane. `keys`: whether keys act on it."""
-    snapshot = analysis.snapshot
-    found = analysis.lane(lane.spec.name)
-    rows = _section("Bottleneck", _of_bottleneck(found.bottleneck), width)
-    rows += _cause_rows(found.causes, width)
+    """Return the rows about a lane. `keys`: whether keys act on the lane."""
+    snapshot, analysed = analysis.snapshot, analysis.lane(lane.spec.name)
+    host, gpus = snapshot.place_of(lane), snapshot.gpus_of(lane)
+    rows = section("Bottleneck", _of_bottleneck(analysed.bottleneck), width, DIM)
+    rows += _cause_rows(analysed.causes, width)
     rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
-        rows += [] if number else [BLANK, (("  To keep what was changed, in the script", STRONG),)]
+        rows += [] if number else section("To keep what was changed, in the script", (), width, DIM)
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
-    sections: list[tuple[str, Iterable[tuple[str, str]], Sequence[GpuSample | HostSample]]] = [
-        ("Lane", _of_lane(lane), ())
-    ]
-    if beats := tuple(lifecycle.lines(lane, snapshot, keys=keys)):
-        sections.append(("Heartbeat", beats, ()))
-    if result := concerns(snapshot, lane):
-        sections.insert(0, ("Health", ((one.id.replace("_", " "), one.text) for one in result), ()))
+
+    def add(
+        heading: str, lines: Iterable[tuple[str, str]], samples: Sequence[GpuSample | HostSample] = ()
+    ) -> None:
+        if shown := tuple(lines):
+            rows.extend([*section(heading, shown, width, DIM), *_curves(samples)])
+
+    add("Health", ((concern.id.replace("_", " "), concern.text) for concern in concerns(snapshot, lane)))
+    add("Lane", _of_lane(lane))
+    add("Heartbeat", lifecycle.lines(lane, snapshot, keys=keys))
     if (account := account_of(lane)) is not None:
-        groups = (
-            (part, f"{time}, {share}".rstrip(", "))
-            for part, time, share, _ in account_lines(account)
-            if part[0] != "·"
-        )
-        sections.append(("The whole run (A has its lines)", groups, ()))
-    gpus, place = snapshot.gpus_of(lane), snapshot.place_of(lane)
-    if lane.spec.host:
-        sections.append((f"Connection to {lane.spec.host}", machine_rows.lines(snapshot, lane), ()))
+        groups = [(part, f"{time}, {share}".rstrip(", ")) for part, time, share, _ in account_lines(account)]
+        add("The whole run (A has its lines)", (line for line in groups if line[0][0] != "·"))
+    add(f"Connection to {lane.spec.host}", machine_rows.lines(snapshot, lane))
     for gpu in gpus:
         heading = _aged("GPU" if len(gpus) == 1 else f"GPU {gpu.index}", snapshot, gpu)
-        sections.append((heading, _of_gpu(lane, gpu), place.gpu_history.get(gpu.key, ())))
-    facts = _of_machine(place.machine) if lane.spec.host else iter(())
-    if place.sample is not None:
-        readings = itertools.chain(facts, _of_host(place.sample))
-        sections.append((_aged("Machine", snapshot, place.sample), readings, place.history))
-    elif lane.spec.host:
-        sections.append(("Machine", facts, place.history))
-    for heading, lines, samples in sections:
-        rows += [*_section(heading, lines, width), *_curves(samples)]
+        add(heading, _of_gpu(lane, gpu), host.gpu_history.get(gpu.key, ()))
+    facts, sample = _of_machine(host.machine) if lane.spec.host else (), host.sample
+    if sample is None:
+        add("Machine", facts, host.history)
+    else:
+        add(_aged("Machine", snapshot, sample), (*facts, *_of_host(sample)), host.history)
     return rows
-
-
-def _section(heading: str, lines: Iterable[tuple[str, str]], width: int) -> list[Row]:
-    rows: list[Row] = [BLANK, ((f"  {heading}", STRONG),)]
-    return rows + [row for name, text in lines for row in entry(name, text, width, DIM)]
 
 
 def _curves(samples: Sequence[GpuSample | HostSample]) -> list[Row]:
@@ -164,7 +152,8 @@ def _curves(samples: Sequence[GpuSample | HostSample]) -> list[Row]:
         peak = max((value for value in values if value is not None), default=0.0)
         if peak <= 0:
             continue
-        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *values], peak, 1)
+        shares = [None if value is None else value / peak for value in values]
+        (line,) = chart.plot([*[None] * (HISTORY_SAMPLES - len(values)), *shares], 1)
         rows.append(((f"  {name:<13}", DIM), (line, TEXT), (f"  last minute, up to {write(peak)}", DIM)))
     return rows
 
@@ -189,7 +178,7 @@ def _of_bottleneck(bottleneck: Bottleneck | None) -> Lines:
 
 def _cause_rows(causes: Sequence[Cause], width: int) -> Iterator[Row]:
     if causes:
-        yield from (BLANK, (("  Causes, and what may help", STRONG),))
+        yield from section("Causes, and what may help", (), width, DIM)
     for cause in causes:
         setting = "" if cause.knob is None else setting_text(cause.knob, cause.value)
         if cause.count:
@@ -222,10 +211,10 @@ def _of_lane(lane: LaneState) -> Lines:
     tensorflow, keras, numpy, python = (lane.process.versions[name] or "–" for name in VERSIONS)
     yield "process", f"{lane.process.pid or '–'}{children}; Python {python}"
     yield "versions", f"TensorFlow {tensorflow}, Keras {keras}, NumPy {numpy}"
-    yield "cpu", _said(lane.tree.cpu_pct, units.percent, " of a core")
-    peak = _said(lane.tree.peak_private_bytes, units.memory)
+    yield "cpu", _text(lane.tree.cpu_pct, units.percent, " of a core")
+    peak = _text(lane.tree.peak_private_bytes, units.memory)
     memory = lane.memory_bytes if lane.over else lane.tree.private_bytes
-    yield "memory", _said(memory, units.memory, f" private, {peak} at most")
+    yield "memory", _text(memory, units.memory, f" private, {peak} at most")
     if len(lane.tree.peaks) > 1:
         yield "at most", " · ".join(f"{phase} {units.memory(peak)}" for phase, peak in lane.tree.peaks.items())
     if lane.step.profiles and not isinstance(peaks := latest_peaks(lane.step.profiles), Missing):
@@ -243,50 +232,53 @@ def _of_lane(lane: LaneState) -> Lines:
         yield "step call", f"{100 * lane.step.computing_share:.0f} % of it computes, by a profile of a few steps"
     if lane.step.traced:
         yield "last trace", lane.step.traced
-    yield from ((what, reason) for what, reason in lane.script.not_measured.items() if reason)
+    yield from ((figure, reason) for figure, reason in lane.script.not_measured.items() if reason)
 
 
 def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     yield "name", f"{gpu.name} ({gpu.key})"
     if gpu.part_of:
         yield "instance", "power, temperature, clocks and link are those of the whole GPU"
-    busy, most = _said(gpu.load.busy_pct, units.percent), _said(gpu.load.busy_max_pct, units.percent)
+    busy, most = _text(gpu.load.busy_pct, units.percent), _text(gpu.load.busy_max_pct, units.percent)
     yield "busy", f"{busy}, at most {most} ({gpu.load.source})" if gpu.load.source else busy
-    if (others := gpu_others(lane, gpu.index)) is not None:
+    if (other_use := gpu_others(lane, gpu.index)) is not None:
         marked, windows = windows_with_others(lane, gpu.index), len(lane.points)
         less = "others took less than 5 % of the GPU's time"
-        yield "others", f"{others.text}; {marked} of {windows} windows are marked" if others.time_share else less
+        yield (
+            "others",
+            f"{other_use.text}; {marked} of {windows} windows are marked" if other_use.time_share else less,
+        )
     if gpu.activity != NOT_READ:
         yield "activity", _activity(gpu.activity)
     part = lane.gpu_use.parts.get(gpu.key, GpuPart())
-    yield "this lane", _said(part.lane_busy_pct, units.percent, " of the GPU's time")
+    yield "this lane", _text(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.memory.unified else ""
-    used, total = _said(gpu.memory.used_bytes, units.memory), _said(gpu.memory.total_bytes, units.memory)
+    used, total = _text(gpu.memory.used_bytes, units.memory), _text(gpu.memory.total_bytes, units.memory)
     yield "memory", f"{used} of {total}{shared}"
     source = f" ({part.source})" if part.source else ""
-    yield "used by lane", _said(part.used_bytes, units.memory) + source
+    yield "used by lane", _text(part.used_bytes, units.memory) + source
     if isinstance(memory := batch_memory(lane), BatchMemory):
         yield "batch sizes", memory.text
     power, clocks, link, traffic = gpu.power, gpu.clocks, gpu.link, gpu.traffic
-    watts, limit = _said(power.power_w, units.watts), _said(power.power_limit_w, units.watts)
+    watts, limit = _text(power.power_w, units.watts), _text(power.power_limit_w, units.watts)
     yield "power", f"{watts} of {limit}" + (f" ({power.source})" if power.source else "")
-    yield "temperature", _said(gpu.temperature_c, units.celsius)
-    now, highest = _said(clocks.sm_clock_mhz, units.megahertz), _said(clocks.sm_clock_max_mhz, units.megahertz)
+    yield "temperature", _text(gpu.temperature_c, units.celsius)
+    now, highest = _text(clocks.sm_clock_mhz, units.megahertz), _text(clocks.sm_clock_max_mhz, units.megahertz)
     yield "clocks", f"{now} of {highest}"
     if isinstance(clocks.reasons, Missing):
         yield "limited by", units.absent(clocks.reasons)
     else:
         yield "limited by", "; ".join(reason.text for reason in clocks.reasons) or "nothing"
-    sent, received = _said(traffic.pcie_sent_bytes_per_s, _rate), _said(traffic.pcie_received_bytes_per_s, _rate)
+    sent, received = _text(traffic.pcie_sent_bytes_per_s, _rate), _text(traffic.pcie_received_bytes_per_s, _rate)
     yield "PCIe", f"{received} to the GPU, {sent} from it" + (f" ({traffic.source})" if traffic.source else "")
-    generation, width = _said(link.pcie_generation, units.cores), _said(link.pcie_width, units.cores)
+    generation, width = _text(link.pcie_generation, units.cores), _text(link.pcie_width, units.cores)
     yield "link", link.warning or f"generation {generation}, {width} lanes"
-    yield "ECC", _said(gpu.ecc_errors, units.cores, " errors that could not be corrected")
+    yield "ECC", _text(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
         yield "fault", fault.text
-    for one in gpu.slow:
-        how = f"the driver took {one.took_ms:.0f} ms, so it is read every {units.seconds(one.every_s)}"
-        yield "slow", f"{one.name}: {how}; read {units.seconds(gpu.age_s(one.name))} ago"
+    for reading in gpu.slow:
+        how = f"the driver took {reading.took_ms:.0f} ms, so it is read every {units.seconds(reading.every_s)}"
+        yield "slow", f"{reading.name}: {how}; read {units.seconds(gpu.age_s(reading.name))} ago"
 
 
 def _activity(activity: GpuActivity | Missing) -> str:
@@ -294,7 +286,7 @@ def _activity(activity: GpuActivity | Missing) -> str:
         return units.absent(activity)
     parts = [(name, getattr(activity, field)) for field, name in _ACTIVITY.items()]
     return ", ".join(
-        f"{name} {_said(value, units.percent)}" for name, value in parts if value or "bits" not in name
+        f"{name} {_text(value, units.percent)}" for name, value in parts if value or "bits" not in name
     )
 
 
@@ -308,23 +300,23 @@ def _of_machine(machine: Machine) -> Lines:
 
 
 def _of_host(host: HostSample) -> Lines:
-    yield "cpu", _said(host.cpu_pct, units.percent, " of a core, all programs together")
-    yield "others", _said(host.others_cpu_pct, units.percent, " by programs that are neither tfmon nor its lanes")
-    which = "tfmon's agent there" if host.host else "this monitor"
-    yield "tfmon", _said(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", f" of a core by {which}")
-    yield "cores", _said(host.usable_cores, units.cores, " may be used")
-    used, total = _said(host.memory_used_bytes, units.memory), _said(host.memory_total_bytes, units.memory)
+    yield "cpu", _text(host.cpu_pct, units.percent, " of a core, all programs together")
+    yield "others", _text(host.others_cpu_pct, units.percent, " by programs that are neither tfmon nor its lanes")
+    process = "tfmon's agent there" if host.host else "this monitor"
+    yield "tfmon", _text(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", f" of a core by {process}")
+    yield "cores", _text(host.usable_cores, units.cores, " may be used")
+    used, total = _text(host.memory_used_bytes, units.memory), _text(host.memory_total_bytes, units.memory)
     yield "memory", f"{used} of {total}"
-    yield "swap", f"{_said(host.swap_in_bytes_per_s, _rate)} in, {_said(host.swap_out_bytes_per_s, _rate)} out"
-    yield "steal", _said(host.steal_pct, lambda value: f"{value:.1f} %", " of a core went to other machines")
-    yield "throttled", _said(host.throttled_pct, units.percent, " of the container's periods")
+    yield "swap", f"{_text(host.swap_in_bytes_per_s, _rate)} in, {_text(host.swap_out_bytes_per_s, _rate)} out"
+    yield "steal", _text(host.steal_pct, lambda value: f"{value:.1f} %", " of a core went to other machines")
+    yield "throttled", _text(host.throttled_pct, units.percent, " of the container's periods")
     waited, short = host.cpu_pressure_pct, host.memory_pressure_pct
-    yield "for a core", _said(waited, units.percent, " of the last 10 s some process waited for one")
-    yield "for memory", _said(short, units.percent, " of the last 10 s some process waited for it")
+    yield "for a core", _text(waited, units.percent, " of the last 10 s some process waited for one")
+    yield "for memory", _text(short, units.percent, " of the last 10 s some process waited for it")
 
 
-def _said(reading: Reading, write: Callable[[float], str], after: str = "") -> str:
-    return units.reading(reading, lambda value: write(value) + after)
+def _text(reading: Reading, write: Callable[[float], str], suffix: str = "") -> str:
+    return units.reading(reading, lambda value: write(value) + suffix)
 
 
 def _rate(value: float) -> str:

@@ -1,4 +1,4 @@
-"""The page of a lane's log."""
+"""The log of a lane."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import DIM, TEXT, Row, beside
 from tfmon.ui.render.style import TROUBLE, WARN
 from tfmon.ui.render.table import matches
-from tfmon.ui.screens.page import OneLanePage, bound
-from tfmon.ui.screens.text_pages import ScrollPage
+from tfmon.ui.screens.page import bound
+from tfmon.ui.screens.text_pages import OneLanePage
 
 Source: TypeAlias = Literal["event", "output", "tensorflow"]
 Level: TypeAlias = Literal["", "warning", "error"]
@@ -30,7 +30,6 @@ VIEWS: tuple[tuple[str, tuple[Source, ...]], ...] = (
 )
 _WORDS = {"event": "event", "output": "output", "tensorflow": "TF"}
 _MARKS: dict[str, str] = {"": " ", "warning": "!", "error": "✗"}
-"""Colour is never the only cue."""
 MOST_ROWS = 6
 _STYLES = {"warning": WARN, "error": TROUBLE}
 
@@ -49,8 +48,8 @@ _WARNING = re.compile(r"^(?:WARN(?:ING)?\b|.*\b\w*Warning: )")
 _LEVELS: dict[str, Level] = {"W": "warning", "E": "error", "F": "error"}
 
 
-class LogPage(OneLanePage, ScrollPage):
-    """Shows the log of a lane, and follows it from the last line on."""
+class LogPage(OneLanePage):
+    """Shows a lane's log, and follows new lines from the end."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("log.view", word="other lines")]
     tab = "log"
@@ -75,15 +74,15 @@ class LogPage(OneLanePage, ScrollPage):
         lane = self.lane
         self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"
         every = [] if lane is None else lines_of(lane.log, self.view)
-        found = [line for line in every if matches(line.text, self.filter_text)]
+        matching = [line for line in every if matches(line.text, self.filter_text)]
         origin_ns = 0 if lane is None else snapshot.race.started_ns or lane.process.started_ns
-        rows = [(line, row) for line in found for row in _log_rows(line, origin_ns, width)]
+        rows = [(line, row) for line in matching for row in _log_rows(line, origin_ns, width)]
         self._of_rows = [line for line, _ in rows]
-        self._count = f"{len(found)} of {len(every)}" if self.filter_text else str(len(every))
+        self._count = f"{len(matching)} of {len(every)}" if self.filter_text else str(len(every))
         self.paint(self.lines, [row for _, row in rows], width)
         self._drawn = (self._of_rows, self.app.size)
         if before == self._drawn:
-            return  # scrolling now would stop the user's
+            return  # do not interrupt the user's scrolling
         if self.following:
             self.lines.scroll_end(animate=False)
         elif first and first[0] in self._of_rows:
@@ -103,7 +102,7 @@ class LogPage(OneLanePage, ScrollPage):
 
 @functools.lru_cache(maxsize=2_048)
 def source_of(line: LogLine) -> tuple[Source, Level]:
-    """Return the source and the level of a line."""
+    """Return the source and level of a line."""
     if line.kind != "printed":
         return "event", "error" if line.kind == "trouble" else ""
     text = line.text.lstrip()
@@ -118,7 +117,7 @@ def source_of(line: LogLine) -> tuple[Source, Level]:
 
 
 def lines_of(log: Sequence[LogLine], view: int) -> list[LogLine]:
-    """Return the lines of a view."""
+    """Return the lines in a view."""
     return [line for line in log if source_of(line)[0] in VIEWS[view][1]]
 
 
@@ -126,6 +125,6 @@ def _log_rows(line: LogLine, origin_ns: int, width: int) -> list[Row]:
     source, level = source_of(line)
     since = units.signed_clock((line.at_ns - origin_ns) / 1e9)
     style = _STYLES.get(level, DIM if source == "event" else TEXT)
-    head = f"{since:>7}  {_WORDS[source]:<6}  "
-    (_, first), *more = beside((head, DIM), line.text, style, width - 2, MOST_ROWS) or [(("", DIM), ("", style))]
-    return [((f" {_MARKS[level]}", style), (head, DIM), first), *((("  ", DIM), *row) for row in more)]
+    prefix = f"{since:>7}  {_WORDS[source]:<6}  "
+    (_, first), *more = beside((prefix, DIM), line.text, style, width - 2, MOST_ROWS) or [(("", DIM), ("", style))]
+    return [((f" {_MARKS[level]}", style), (prefix, DIM), first), *((("  ", DIM), *row) for row in more)]

@@ -1,4 +1,4 @@
-"""The base classes of screens and pages."""
+"""Base classes of screens and pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from tfmon.errors import TfmonError
-from tfmon.model.control_messages import BeginTuning, ChangeKnob, ControlMessage, Perform
+from tfmon.model.control_messages import Command
 from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ANSWER_S
@@ -20,7 +20,7 @@ from tfmon.ui.lines import Lines, StyledScreen
 from tfmon.ui.messages import KnobStepped
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of, refusal_line
-from tfmon.ui.render.layout import Hint, hint_row, tab_row
+from tfmon.ui.render.key_rows import Hint, hint_row, tab_row
 from tfmon.ui.render.race_frame import one_line
 from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
 from tfmon.ui.render.style import STRONG, WARN, strong
@@ -34,7 +34,6 @@ from tfmon.ui.source import (
     targets,
     titles,
     to_improve,
-    with_failures,
 )
 
 SCROLLBAR_CELLS = 1
@@ -43,31 +42,31 @@ FRAME_ROWS = 4
 
 
 def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
-    """Return the binding of an id; the line of keys displays its `word`."""
+    """Return the binding of an id; `word` is displayed below the page."""
     key = BY_ID[binding]
     return Binding(keys or key.keys, action or key.action, word or key.help, bool(word), id=key.id)
 
 
 def bindings_of(kind: type[Screen[Any]]) -> list[Binding]:
-    """Return the bindings of a screen, its own before its base classes'."""
-    found: dict[str, Binding] = {}
+    """Return a screen's bindings, then inherited bindings."""
+    by_id: dict[str, Binding] = {}
     for base in kind.__mro__:
-        for one in vars(base).get("BINDINGS", ()):
-            if isinstance(one, Binding) and one.id:
-                found.setdefault(one.id, one)
-    return list(found.values())
+        for binding in vars(base).get("BINDINGS", ()):
+            if isinstance(binding, Binding) and binding.id:
+                by_id.setdefault(binding.id, binding)
+    return list(by_id.values())
 
 
 def closer(binding: str) -> Binding:
-    """Return the binding that closes a page with the key that opened it."""
+    """Return the binding that closes a page with its opening key."""
     return bound(binding, "dismiss")
 
 
 class MonitorScreen(StyledScreen[str | None]):
-    """A screen that shows the state of a monitor. Thread: the app's only."""
+    """A screen that shows a monitor's state. Thread: the app's only."""
 
     still = False
-    """Whether the screen changes only on a key."""
+    """Whether only keys change the screen."""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__()
@@ -84,6 +83,7 @@ class MonitorScreen(StyledScreen[str | None]):
         self.call_next(self.redraw)
 
     def on_screen_resume(self) -> None:
+        self.monitor.app.forget()
         self.redraw()
 
     def plain_text(self) -> str:
@@ -134,7 +134,7 @@ class MonitorScreen(StyledScreen[str | None]):
         new, end = next_values(lanes, knob, direction)
         change = effect(lanes, knob, direction) + (f" · {titles(lanes)} only" if len(lanes) < len(every) else "")
         for lane, value in new.items():
-            self.monitor.source.send(ChangeKnob(lane, name, value))
+            self.monitor.source.send(Command("change knob", (lane,), name, (value,)))
         if end:
             self.monitor.say(end)
         elif again:
@@ -149,7 +149,7 @@ class MonitorScreen(StyledScreen[str | None]):
     def on_knob_stepped(self, message: KnobStepped) -> None:
         self.action_step_knob(message.name, message.direction)
 
-    def run_experiment(self, command: ControlMessage) -> str | None:
+    def run_experiment(self, command: Command) -> str | None:
         try:
             answer = self.monitor.source.ask(command, ANSWER_S)
         except TfmonError as error:
@@ -161,10 +161,10 @@ class MonitorScreen(StyledScreen[str | None]):
     def try_advice(self, lanes: Sequence[LaneState]) -> None:
         lane = to_improve(self.monitor.analysis, lanes) if self.may_act() else None
         if lane is not None:
-            self.run_experiment(BeginTuning(lane, everything=False))
+            self.run_experiment(Command("begin tuning", (lane,), values=(False,)))
 
     def action_undo(self) -> None:
-        if self.monitor.may_change() and (undone := self.run_experiment(Perform("undo"))) is not None:
+        if self.monitor.may_change() and (undone := self.run_experiment(Command("undo"))) is not None:
             self.monitor.say(f"undone: {undone}")
 
 
@@ -182,7 +182,7 @@ class Page(MonitorScreen):
         ),
     ]
     BLANK = True
-    """Textual 8.2 would keep the lines below the widgets, 160 kB a page."""
+    """Otherwise Textual 8.2 keeps the lines below the widgets, 160 kB a page."""
     tab = ""
     title_text = ""
 
@@ -208,12 +208,13 @@ class Page(MonitorScreen):
         if not self.is_mounted:
             return
         monitor, snapshot = self.monitor, self.monitor.snapshot
-        monitor.view = with_failures(monitor.view, snapshot, ())
+        monitor.view.note_failures(snapshot)
         width, height = self.app.size
         self.fill(snapshot, width - SCROLLBAR_CELLS)
-        self.paint(self.top, [self._top(width), self._title(width), *self.above(snapshot, width)], width)
+        tabs = tab_row(monitor.view.tabs, self.tab, monitor.view.keys, width, alone=len(snapshot.lanes) == 1)
+        self.paint(self.top, [tabs, self._title(width), *self.above(snapshot, width)], width)
         message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
-        self.paint(self.foot, [*self.below(width, height), message, hint_row(tuple(self.hints()), width)], width)
+        self.paint(self.foot, [*self.below(width, height), message, hint_row(self.hints(), width)], width)
 
     def paint(self, lines: Lines, rows: Sequence[Row], width: int) -> None:
         lines.show([fit(row, width) for row in rows])
@@ -227,22 +228,18 @@ class Page(MonitorScreen):
     def below(self, width: int, height: int) -> list[Row]:
         return []
 
-    def _top(self, width: int) -> Row:
-        view, alone = self.monitor.view, len(self.monitor.snapshot.lanes) == 1
-        return tab_row(view.tabs, self.tab, view.keys, width, alone=alone)
-
     def _title(self, width: int) -> Row:
-        title: Row = ((f" {self.title_text}", STRONG),)
-        if self.still:
-            return title
-        race = one_line(self.monitor.analysis)
-        return title if cells(title) + cells(race) + 4 > width else spread(title, (*race, (" ", TEXT)), width)
+        title, race = (((f" {self.title_text}", STRONG),), (*one_line(self.monitor.analysis), (" ", TEXT)))
+        return title if self.still or cells(title) + cells(race) + 3 > width else spread(title, race, width)
 
     def hints(self) -> list[Hint]:
         idle = CHANGING if self.monitor.refusal else ()
         shown = (binding for binding in bindings_of(type(self)) if binding.show and binding.id not in idle)
         keys = self.monitor.view.keys
-        return [Hint(label(keys.get(one.id or "", one.key)), one.description, one.action) for one in shown]
+        return [
+            Hint(label(keys.get(binding.id or "", binding.key)), binding.description, binding.action)
+            for binding in shown
+        ]
 
     def message(self, snapshot: Snapshot) -> str:
         return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
@@ -252,22 +249,3 @@ class Page(MonitorScreen):
             self.monitor.show("race")
         else:
             self.dismiss(result)
-
-
-class OneLanePage(Page):
-    """A page of one lane; a key goes to the next one."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next lane"), bound("move.previous")]
-
-    @property
-    def lane(self) -> LaneState | None:
-        lanes = self.monitor.snapshot.lanes
-        return lanes[self.monitor.lane % len(lanes)] if lanes else None
-
-    def start_over(self) -> None:
-        raise NotImplementedError
-
-    def action_turn(self, direction: int) -> None:
-        self.monitor.lane += direction
-        self.start_over()
-        self.redraw()

@@ -1,4 +1,4 @@
-"""The page that compares the profiles of two lanes."""
+"""The comparison of two profiles."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from textual.binding import BindingType
 
 from tfmon.analysis.compare_profiles import GROUPINGS, DiffRow, ProfiledSide, compare, heads, sentences, side_of
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
-from tfmon.model.control_messages import ProfileLanes
-from tfmon.model.lane_state import PAUSED, LaneState
+from tfmon.model.control_messages import Command
+from tfmon.model.lane_events import PAUSED
+from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, styled_lines
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import Column, Entry
 from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.screens.text_pages import ListPage
 
 _NAME_CELLS, _WIDE = 30, 100
-_NARROW = (0, 1, 2, 3, 5)
-"""Columns in a terminal of fewer than `_WIDE` cells."""
+_NARROW_COLUMNS = (0, 1, 2, 3, 5)
 _PROFILING = "the lanes train 20 steps under TensorFlow's profiler, in turns, 3 times each; they do not count…"
 _IN_WORDS = {"operation": "by operation", "kind": "by type of operation", "layer": "by layer"}
 _MEMORY = len(GROUPINGS)
 
 
 class ProfilesPage(ListPage):
-    """Compares the profiles of two lanes, which it requests first."""
+    """Requests and compares the profiles of two lanes."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("choose", "choose", "enter", "profile both"),
@@ -47,13 +47,13 @@ class ProfilesPage(ListPage):
         self._grouping, self._other = 0, 0
         self._in_progress, self._problem = False, ""
         self._rows: Sequence[Entry] = ()
-        self._told: list[str] = []
+        self._summary: list[str] = []
         self._made_of: tuple[object, ...] = ()
 
     @property
     def lanes(self) -> Sequence[LaneState]:
-        first, *others = self.monitor.snapshot.lanes or (None,)
-        return [first, others[self._other % len(others)]] if first is not None and others else []
+        first, *rest = self.monitor.snapshot.lanes or (None,)
+        return [first, rest[self._other % len(rest)]] if first is not None and rest else []
 
     def _sides(self) -> Sequence[ProfiledSide]:
         sides = [side_of(lane) for lane in self.lanes]
@@ -65,7 +65,7 @@ class ProfilesPage(ListPage):
             self._profile()
 
     def act(self, entry: Entry) -> None:
-        """Do nothing for a single part: Enter is for all."""
+        """Do nothing: Enter profiles the lanes."""
 
     def action_choose(self) -> None:
         self._profile()
@@ -85,7 +85,7 @@ class ProfilesPage(ListPage):
             self.monitor.pull()
             self.redraw()
 
-        command = ProfileLanes(tuple(lane.spec.name for lane in lanes))
+        command = Command("profile lanes", tuple(lane.spec.name for lane in lanes))
         self.monitor.work(partial(self.monitor.source.ask, command), take, take)
         self.redraw()
 
@@ -101,23 +101,25 @@ class ProfilesPage(ListPage):
             self._profile()
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
-        sides, place = self._sides(), self._grouping
+        sides, grouping = self._sides(), self._grouping
         lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
         self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        places = range(8) if width >= _WIDE else _NARROW
-        made_of = (place, places, *(side.profiles for side in sides))
+        column_indexes = range(8) if width >= _WIDE else _NARROW_COLUMNS
+        made_of = (grouping, column_indexes, *(side.profiles for side in sides))
         if made_of != self._made_of:
-            self._made_of, self._rows, self._told = made_of, (), []
-            if sides and place == _MEMORY:
-                self._told = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
+            self._made_of, self._rows, self._summary = made_of, (), []
+            if sides and grouping == _MEMORY:
+                self._summary = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
                 self.columns = tuple(map(Column, memory_heads(sides)))
                 self._rows = _memory_entries(sides)
             elif sides:
                 first, second = sides
-                self._told = sentences(compare(first.profiles, second.profiles), first.id, second.id)
-                names = heads(GROUPINGS[place], first.id, second.id)
-                self.columns = tuple(Column(names[at]) for at in places)
-                self._rows = _entries(compare(first.profiles, second.profiles, GROUPINGS[place]).rows, places)
+                self._summary = sentences(compare(first.profiles, second.profiles), first.id, second.id)
+                names = heads(GROUPINGS[grouping], first.id, second.id)
+                self.columns = tuple(Column(names[at]) for at in column_indexes)
+                self._rows = _entries(
+                    compare(first.profiles, second.profiles, GROUPINGS[grouping]).rows, column_indexes
+                )
         super().fill(snapshot, width)
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
@@ -131,20 +133,16 @@ class ProfilesPage(ListPage):
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         rows: list[Row] = []
         if self._in_progress:
-            rows += _broken(_PROFILING, TEXT, width)
+            rows += styled_lines(_PROFILING, width - 1, 3, lead=" ")
         elif self._problem:
-            rows += _broken(self._problem, WARN, width)
-        for line in self._told:
-            rows += _broken(line, STRONG, width)
+            rows += styled_lines(self._problem, width - 1, 3, WARN, " ")
+        for line in self._summary:
+            rows += styled_lines(line, width - 1, 3, STRONG, " ")
         if not self._rows:
             ready = self._in_progress or self._problem
             hint = "" if ready else f"{self.key('choose')} profiles both lanes in turns; these steps do not count"
-            return [BLANK, *rows, *_broken(hint, TEXT, width)]
+            return [BLANK, *rows, *styled_lines(hint, width - 1, 3, lead=" ")]
         return [*rows, *super().above(snapshot, width)]
-
-
-def _broken(text: str, style: str, width: int) -> list[Row]:
-    return [((f" {line}", style),) for line in wrap(text, width - 2, 3)] if text else []
 
 
 def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
@@ -156,7 +154,7 @@ def _memory_entries(sides: Sequence[ProfiledSide]) -> list[Entry]:
     return entries
 
 
-def _entries(rows: Sequence[DiffRow], places: Sequence[int]) -> list[Entry]:
+def _entries(rows: Sequence[DiffRow], column_indexes: Sequence[int]) -> list[Entry]:
     entries = []
     for row in rows:
         texts = row.cells(_NAME_CELLS)
@@ -164,7 +162,7 @@ def _entries(rows: Sequence[DiffRow], places: Sequence[int]) -> list[Entry]:
         times = [None if side is None else side.step_ns for side in (row.first, row.second)]
         largest = abs(row.difference.value_ns)
         ranks = (row.name, *times, largest, texts[4], largest, *texts[6:])
-        cells = tuple((texts[at].rjust(9) if 1 <= at <= 5 else texts[at], style) for at in places)
+        cells = tuple((texts[at].rjust(9) if 1 <= at <= 5 else texts[at], style) for at in column_indexes)
         whole = "; ".join(filter(None, (f"{row.name} {row.kind}", *texts[3:5], *texts[6:])))
-        entries.append(Entry((row.name, row.kind), cells, tuple(ranks[at] for at in places), whole))
+        entries.append(Entry((row.name, row.kind), cells, tuple(ranks[at] for at in column_indexes), whole))
     return entries

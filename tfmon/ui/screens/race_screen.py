@@ -1,8 +1,7 @@
-"""The race screen."""
+"""The screens of a race and a replay."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import zip_longest
 from typing import ClassVar
 
@@ -11,36 +10,30 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from tfmon.model.control_messages import ChangeLanes, ChangeMode
-from tfmon.model.lane_state import FAILED, RACING, LaneState
+from tfmon.model.control_messages import Command
+from tfmon.model.lane_events import PAUSED, RACING
+from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import RACE_KEYS
+from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
-from tfmon.ui.messages import LaneClicked
+from tfmon.ui.messages import LaneClicked, TimelineClicked
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import chart_data, machine_rows
-from tfmon.ui.render.layout import arrange
-from tfmon.ui.render.race_frame import PARTS, RaceFrame, draw, in_sight, layout_of
+from tfmon.ui.render.race_frame import PARTS, draw
+from tfmon.ui.render.timeline import time_at
 from tfmon.ui.screens.page import MonitorScreen, bound
-from tfmon.ui.source import (
-    OWN,
-    SHARED,
-    SPANS_S,
-    acknowledged,
-    focused_index,
-    pause_or_resume,
-    targets,
-    titles,
-    with_failures,
-)
+from tfmon.ui.source import OWN, SHARED, SPANS_S, focused_index, targets, titles
 
+REPLAY_PULL_S = 0.1
+TAKEN = "pause"
+"""Id of the race key that a replay replaces."""
 _SCALE_WORDS = {SHARED: "one axis for all lanes", OWN: "an axis for each lane"}
 
 
 class Pane(Lines):
-    """A lane. A click focuses it, and a double click zooms."""
+    """A lane. A click focuses, and a double click zooms."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +42,13 @@ class Pane(Lines):
     def on_click(self, event: events.Click) -> None:
         event.stop()
         self.post_message(LaneClicked(self.lane, event.chain > 1))
+
+
+class Timeline(Lines):
+    """A replay's time line. A click goes to a moment."""
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(TimelineClicked(event.x))
 
 
 class RaceScreen(MonitorScreen):
@@ -63,13 +63,11 @@ class RaceScreen(MonitorScreen):
     """
     BINDINGS: ClassVar[list[BindingType]] = [bound(key.id) for key in RACE_KEYS]
 
-    parts: tuple[str, ...] = PARTS
-    foot = 0
-
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.lines = {name: self.part(name) for name in self.parts}
+        self.lines = {name: Timeline() if name == "timeline" else Lines(id=name) for name in PARTS}
         self.grid = Container(id="panes")
+        self.per_page = 0
 
     def compose(self) -> ComposeResult:
         for name, lines in self.lines.items():
@@ -77,34 +75,24 @@ class RaceScreen(MonitorScreen):
                 yield self.grid
             yield lines
 
-    def part(self, name: str) -> Lines:
-        return Lines(id=name)
-
-    def draw(self) -> RaceFrame:
-        monitor, known = self.monitor, self.monitor.analysis
-        width, height = self.app.size.width, max(1, self.app.size.height - self.foot)
-        layout = layout_of(known, monitor.view, width, height)
-        view = with_failures(monitor.view, known.snapshot, in_sight(known.snapshot, layout))
-        frame = draw(known, view, width, height)
-        monitor.view = replace(view, scales=frame.scales)
-        return frame
-
     def redraw(self) -> None:
         if not self.grid.is_attached:
             return
-        frame = self.draw()
+        monitor, playback = self.monitor, self.monitor.source.playback
+        known, size = monitor.analysis, (*self.app.size, playback.state() if playback is not None else None)
+        frame = draw(known, monitor.view, *size)
+        if monitor.view.note_failures(known.snapshot, frame.shown(known)):
+            frame = draw(known, monitor.view, *size)
+        monitor.view.scales, self.per_page = frame.scales, frame.per_page
+        monitor.view.verdict = (*self.app.size, len(frame.parts.get("verdict", ())))
         for name, lines in self.lines.items():
             rows = frame.parts.get(name, ())
             lines.display = bool(rows)
             lines.show(rows)
-        self._show_panes(frame)
-
-    def _show_panes(self, frame: RaceFrame) -> None:
         self.grid.display = bool(frame.panes)
-        self.grid.styles.grid_size_columns = frame.layout.columns
+        self.grid.styles.grid_size_columns = frame.columns
         panes = [*self.grid.query(Pane)]
-        new = [Pane() for _ in range(len(frame.panes) - len(panes))]
-        if new:
+        if new := [Pane() for _ in range(len(frame.panes) - len(panes))]:
             self.grid.mount(*new)
         for pane, lane in zip_longest((*panes, *new), frame.panes):
             pane.display = lane is not None
@@ -131,20 +119,21 @@ class RaceScreen(MonitorScreen):
     def action_pause_or_resume(self) -> None:
         if not self.may_act():
             return
-        pause, resume = pause_or_resume(self._targets())
-        if pause:
-            names = tuple(lane.spec.name for lane in pause)
-            self.monitor.source.send(ChangeLanes("pause", names))
-
-            def paused(now: Snapshot) -> bool:
-                return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
-
-            self.monitor.say(f"pause requested: {titles(pause)}", paused)
-        elif resume:
-            self.monitor.source.send(ChangeLanes("resume", tuple(lane.spec.name for lane in resume)))
-            self.monitor.say(f"resumed: {titles(resume)}")
-        else:
+        racing = [lane for lane in self._targets() if lane.phase == RACING]
+        paused = [lane for lane in self._targets() if lane.phase == PAUSED]
+        names = tuple(lane.spec.name for lane in racing or paused)
+        if not names:
             self.monitor.say("no lane is training, so there is nothing to pause")
+            return
+        self.monitor.source.send(Command("resume" if paused and not racing else "pause", names))
+
+        def done(now: Snapshot) -> bool:
+            return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
+
+        if racing:
+            self.monitor.say(f"pause requested: {titles(racing)}", done)
+        else:
+            self.monitor.say(f"resumed: {titles(paused)}")
 
     def action_switch_mode(self) -> None:
         if not self.may_act():
@@ -153,8 +142,8 @@ class RaceScreen(MonitorScreen):
             self.monitor.say(why)
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS
-        self.monitor.source.send(ChangeMode(mode))
-        self.monitor.say(machine_rows.mode_said(self.monitor.snapshot, mode))
+        self.monitor.source.send(Command("change mode", name=mode))
+        self.monitor.say(machine_rows.mode_message(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
         if not self.may_act():
@@ -164,7 +153,7 @@ class RaceScreen(MonitorScreen):
         lanes = lost if any(not lane.over for lane in chosen) and lost else chosen
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
             return
-        self.monitor.source.send(ChangeLanes("restart", tuple(lane.spec.name for lane in lanes)))
+        self.monitor.source.send(Command("restart", tuple(lane.spec.name for lane in lanes)))
         began = {lane.spec.name: lane.process.started_ns for lane in lanes}
 
         def started(now: Snapshot) -> bool:
@@ -188,10 +177,11 @@ class RaceScreen(MonitorScreen):
         self._focus(ring[(ring.index(at) + direction) % len(ring)])
 
     def action_focus_all(self) -> None:
-        if self.monitor.view.zoomed:
+        view = self.monitor.view
+        if view.zoomed:
             self.action_toggle_zoom()
             return
-        self.monitor.view = acknowledged(self.monitor.view)
+        view.seen, view.unseen = (*view.seen, *view.unseen), ()
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
@@ -202,52 +192,46 @@ class RaceScreen(MonitorScreen):
     def action_move_page(self, direction: int) -> None:
         lanes = self.monitor.snapshot.lanes
         at = focused_index(self.monitor.view, self.monitor.snapshot) or 0
-        per_page = arrange(*self.app.size, len(lanes)).per_page
-        if not per_page or per_page >= len(lanes):
-            return
-        pages = -(-len(lanes) // per_page)
-        self._focus((at // per_page + direction) % pages * per_page)
+        if 0 < self.per_page < len(lanes):
+            pages = -(-len(lanes) // self.per_page)
+            self._focus((at // self.per_page + direction) % pages * self.per_page)
 
     def _focus(self, index: int | None) -> None:
         lanes = self.monitor.snapshot.lanes
         focused = None if index is None or index >= len(lanes) else lanes[index].spec.name
-        self.monitor.view = replace(self.monitor.view, focused=focused, message_until_ns=0)
-        self.monitor.pull()
+        self.monitor.view.focused, self.monitor.view.message = focused, ""
+        self.monitor.app.draw(self.monitor)
 
     def action_toggle_zoom(self, lane: int | None = None) -> None:
         view, lanes = self.monitor.view, self.monitor.snapshot.lanes
         if view.zoomed:
-            self._look(zoomed=False, focused=view.zoomed_from, zoomed_from=None)
+            view.zoomed, view.focused, view.zoomed_from = False, view.zoomed_from, None
         elif not lanes:
             self.monitor.say("there is no lane yet to zoom in on")
-        elif arrange(*self.app.size, len(lanes), 0).kind != "panes":
+        elif not self.per_page:
             self.monitor.say("there is no room to zoom: the terminal is too small")
         else:
             at = lane if lane is not None else focused_index(view, self.monitor.snapshot) or 0
-            self._look(zoomed=True, zoomed_from=view.focused, focused=lanes[at].spec.name)
+            view.zoomed, view.focused, view.zoomed_from = True, lanes[at].spec.name, view.focused
+        self.monitor.app.draw(self.monitor)
 
     def action_next_metric(self) -> None:
         view, snapshot = self.monitor.view, self.monitor.snapshot
-        metric = chart_data.next_metric(snapshot, view.metric)
-        self._look(metric=metric, scales={})
-        chosen = chart_data.BY_ID[metric]
+        view.metric, view.scales = chart_data.next_metric(snapshot, view.metric), {}
+        chosen = chart_data.BY_ID[view.metric]
         lacking = [f"{lane.spec.id}: {chart_data.absent(lane, chosen)}" for lane in snapshot.lanes]
-        missing = [one for one in lacking if not one.endswith(": ")]
+        missing = [reading for reading in lacking if not reading.endswith(": ")]
         self.monitor.say(" · ".join([f"the charts show {chosen.label}", *missing]))
 
     def action_next_scale(self) -> None:
-        scale = OWN if SHARED in self.monitor.view.scales else SHARED
-        self._look(scale=scale, scales={})
-        self.monitor.say(f"the charts have {_SCALE_WORDS[scale]}")
+        view = self.monitor.view
+        view.scale, view.scales = OWN if SHARED in view.scales else SHARED, {}
+        self.monitor.say(f"the charts have {_SCALE_WORDS[view.scale]}")
 
     def action_next_span(self) -> None:
-        span_s = SPANS_S[(SPANS_S.index(self.monitor.view.span_s) + 1) % len(SPANS_S)]
-        self._look(span_s=span_s, scales={})
-        self.monitor.say(f"the charts show the last {span_s // 60} min")
-
-    def _look(self, **changes: object) -> None:
-        self.monitor.view = replace(self.monitor.view, **changes)  # type: ignore[arg-type]
-        self.monitor.pull()
+        view = self.monitor.view
+        view.span_s, view.scales = SPANS_S[(SPANS_S.index(view.span_s) + 1) % len(SPANS_S)], {}
+        self.monitor.say(f"the charts show the last {view.span_s // 60} min")
 
     def action_show_crossover(self) -> None:
         if self.monitor.analysis.curve is not None:
@@ -261,6 +245,58 @@ class RaceScreen(MonitorScreen):
         if not self.monitor.may_change():
             return
         training = [lane for lane in self.monitor.snapshot.lanes if not lane.over]
-        what = f"end {self.monitor.snapshot.race.scenario} and choose a scenario"
-        if self.monitor.confirmed("scenario", training, what):
+        action = f"end {self.monitor.snapshot.race.scenario} and choose a scenario"
+        if self.monitor.confirmed("scenario", training, action):
             self.monitor.open("scenarios")
+
+
+class ReplayScreen(RaceScreen, inherit_bindings=False):
+    """Shows a replay. Thread: the app's only."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(bound(key.id, "" if watches(key.action) else "refuse") for key in RACE_KEYS if key.id != TAKEN),
+        *(bound(key.id) for key in REPLAY_KEYS),
+    ]
+
+    def __init__(self, monitor: Monitor) -> None:
+        super().__init__(monitor)
+        assert monitor.source.playback is not None, "nothing is played"
+        self._playback = monitor.source.playback
+
+    def on_mount(self) -> None:
+        self.set_interval(REPLAY_PULL_S, self.monitor.play)
+
+    def on_unmount(self) -> None:
+        if self.monitor.below is not None:
+            self.monitor.close()
+
+    def on_timeline_clicked(self, message: TimelineClicked) -> None:
+        at_ns = time_at(self._playback.state(), message.cell, self.app.size.width)
+        if at_ns is not None:
+            self._playback.go_to(at_ns)
+            self.monitor.pull()
+
+    def action_playback(self, method: str, *amount: int) -> None:
+        getattr(self._playback, method)(*amount)
+        self.monitor.pull()
+
+    def action_go_to_end(self, direction: int) -> None:
+        playback = self._playback.state()
+        self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
+        self.monitor.pull()
+
+    def action_refuse(self) -> None:
+        self.monitor.may_change()
+
+    def action_show_tab(self, name: str) -> None:
+        if name == "runs" and self.monitor.below is not None:
+            self.monitor.quit()
+        else:
+            super().action_show_tab(name)
+
+    def action_focus_all(self) -> None:
+        view = self.monitor.view
+        if self.monitor.below is not None and view.focused is None and not view.zoomed:
+            self.monitor.quit()
+        else:
+            super().action_focus_all()

@@ -1,4 +1,4 @@
-"""The pages of reports, and of text to copy."""
+"""Pages of reports, accounts and text to copy."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.run_account import Account, account_lines, account_of
 from tfmon.errors import TfmonError
-from tfmon.model.control_messages import Perform, ProfileLanes
+from tfmon.model.control_messages import Command
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_relations import ordered_settings
+from tfmon.model.ports import ANSWER_S
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, indented, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, meter, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN
-from tfmon.ui.screens.page import OneLanePage, bound, closer
-from tfmon.ui.screens.text_pages import ScrollPage
+from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.screens.text_pages import OneLanePage, ScrollPage
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
 
 
 class ReportPage(ScrollPage):
-    """A report that a thread makes at first and by Enter."""
+    """A report that a thread writes, again after Enter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
@@ -66,9 +68,9 @@ class ReportPage(ScrollPage):
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         about = self.about()
         if about not in self.reports or about == self.in_progress:
-            return [BLANK, *indented(self.instead(), TEXT, width, 3)]
+            return [BLANK, *styled_lines(self.instead(), width - 2, 3, lead="  ")]
         rows = [row for line in self.reports[about].splitlines() for row in _rows(line, width)]
-        return [BLANK, *rows, BLANK, *indented(self.note, DIM, width, 4)]
+        return [BLANK, *rows, BLANK, *styled_lines(self.note, width - 2, 4, DIM, "  ")]
 
     def action_choose(self) -> None:
         if self.may_make():
@@ -76,7 +78,7 @@ class ReportPage(ScrollPage):
 
 
 class DoctorPage(ReportPage):
-    """Makes the doctor examine the machine."""
+    """Shows the doctor's report."""
 
     tab = "doctor"
     title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
@@ -86,7 +88,7 @@ class DoctorPage(ReportPage):
         return "this machine"
 
     def maker(self) -> Callable[[], str]:
-        return partial(self.monitor.source.ask, Perform("examine"))
+        return partial(self.monitor.source.ask, Command("examine"))
 
     def may_make(self) -> bool:
         return not self.in_progress
@@ -96,7 +98,7 @@ class DoctorPage(ReportPage):
 
 
 class ProfilePage(ReportPage, OneLanePage):
-    """Shows the latest profile of a lane, which it requests first."""
+    """Requests and shows a lane's profile."""
 
     tab = "profile"
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
@@ -106,7 +108,7 @@ class ProfilePage(ReportPage, OneLanePage):
 
     def maker(self) -> Callable[[], str]:
         assert self.lane is not None, "there is no lane to profile"
-        return partial(self.monitor.source.ask, ProfileLanes((self.lane.spec.name,)))
+        return partial(self.monitor.source.ask, Command("profile lanes", (self.lane.spec.name,)))
 
     def may_make(self) -> bool:
         lane = self.lane
@@ -137,20 +139,52 @@ def _rows(line: str, width: int) -> Iterator[Row]:
         return
     columns = [match.end() for match in re.finditer(r"(?<=\S) {2,}|^ +(\w+: )?", line)]
     indent = max((at for at in columns if at < width * 0.6), default=0)
-    first, *more = wrap(line[indent:], max(10, width - 4 - indent), 20)
-    yield ((f"  {line[:indent]}{first}", style),)
-    yield from (((f"  {' ' * indent}{part}", style),) for part in more)
+    yield from beside((f"  {line[:indent]}", style), line[indent:], style, width - 2, 20)
+
+
+NAME_CELLS, BAR_CELLS = 26, 16
+NONE = "not known before the first step: a lane reports its account while it trains"
+
+
+class AccountPage(OneLanePage):
+    """Shows the account of a lane."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [closer("account")]
+    title_text = "Account"
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        lane = self.lane
+        if lane is None:
+            return [BLANK, *styled_lines("there is no lane yet", width - 2, lead="  ")]
+        self.title_text = f"Account of lane {lane.spec.id}: {lane.title}"
+        account = account_of(lane)
+        if account is None:
+            return [BLANK, *styled_lines(NONE, width - 2, lead="  ")]
+        return [BLANK, *_account_rows(account, width)]
+
+
+def _account_rows(account: Account, width: int) -> list[Row]:
+    until = "its exit" if account.over else "its last report"
+    rows = [*styled_lines(f"From the start of the command to {until}", width - 2, lead="  "), BLANK]
+    for part, time, share, location in account_lines(account):
+        style = DIM if part.startswith("·") else STRONG
+        line = f"  {crop(part, NAME_CELLS):<{NAME_CELLS}}{time:>9} {share:>6}  "
+        if style == STRONG:
+            rows.append(((line, style), *(meter(float(share[:-2]) / 100, BAR_CELLS, TEXT) if share else ())))
+        else:
+            rows.append(((line, style), (crop(location, max(0, width - len(line) - 2)), TEXT)))
+    return rows
 
 
 _COMMAND = "The command that races these lanes with the settings in effect"
-_TOLD = (
+_HINTS = (
     "copied, if this terminal lets programs copy (OSC 52; it gives no answer)",
     "to select with the mouse, hold Shift (Option on a Mac) while you drag",
 )
 
 
 class CopyPage(ScrollPage):
-    """Copies the verdict and the command, and shows both."""
+    """Copies and shows the verdict and the command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("copy")]
     still = True
@@ -161,7 +195,7 @@ class CopyPage(ScrollPage):
         self._verdict = verdict_lines(monitor.analysis)
         self._command, self._problem = "", ""
         try:
-            self._command = monitor.source.repeat()
+            self._command = monitor.source.ask(Command("repeat"), ANSWER_S)
         except TfmonError as error:
             self._problem = error.line
 
@@ -173,21 +207,19 @@ class CopyPage(ScrollPage):
         self.app.copy_to_clipboard(self.text)
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        rows: list[Row] = [BLANK]
-        for line in self._verdict:
-            rows += [((part, TEXT),) for part in wrap(line, width, 9)]
+        rows = [BLANK, *styled_lines("\n".join(self._verdict), width, 99)]
         if self._command or self._problem:
-            rows += [BLANK, *indented(_COMMAND, STRONG, width), BLANK]
+            rows += [BLANK, *styled_lines(_COMMAND, width - 2, 9, STRONG, "  "), BLANK]
         rows += [((line, TEXT),) for line in continued(self._command, width)]
         rows += [*beside(("  there is none: ", WARN), self._problem, WARN, width, 3), BLANK]
-        return rows + [row for sentence in _TOLD for row in indented(sentence, DIM, width, 2)]
+        return rows + [row for sentence in _HINTS for row in styled_lines(sentence, width - 2, 2, DIM, "  ")]
 
 
 def verdict_lines(analysis: Analysis) -> list[str]:
-    """Return the verdict and the settings in which the lanes differ."""
+    """Return the verdict and the differing settings."""
     snapshot, verdict = analysis.snapshot, analysis.verdict
     scenario = f"{snapshot.race.scenario}: " if snapshot.race.scenario else ""
-    lines = [f"{scenario}{verdict.text}", *snapshot.race.differs, verdict.note, *analysis.finish_lines]
+    lines = [f"{scenario}{verdict.answer}", *snapshot.race.differs, verdict.note, *analysis.finish_lines]
     for lane in snapshot.lanes if snapshot.differing else ():
         differing = [(knob, value) for knob, value, differs in ordered_settings(lane) if differs]
         settings = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in differing)
@@ -196,7 +228,7 @@ def verdict_lines(analysis: Analysis) -> list[str]:
 
 
 def continued(command: str, width: int) -> Sequence[str]:
-    """Return a command in lines that a shell joins."""
+    """Split a command into lines that a shell joins."""
     parts = re.findall(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+", command)
     lines: list[str] = []
     for word in parts:

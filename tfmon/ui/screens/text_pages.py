@@ -1,4 +1,4 @@
-"""Pages of text and of a table, with a filter."""
+"""Pages of text and tables, with a filter."""
 
 from __future__ import annotations
 
@@ -15,43 +15,29 @@ from textual.scroll_view import ScrollView
 from textual.widgets import DataTable, Input
 from textual.widgets.data_table import CursorType
 
+from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.layout import Hint
+from tfmon.ui.render.key_rows import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import (
-    NO_ORDER,
-    Column,
-    Entry,
-    Order,
-    arranged,
-    heads_of,
-    matching_rows,
-    whole_rows,
-    widths,
-)
+from tfmon.ui.render.table import MARK_CELLS, Column, Entry, arranged, matching_rows, whole_rows, widths
 from tfmon.ui.screens.page import Page, bound
-from tfmon.ui.terminal import Guarded
 
 ABOUT_ROWS = 6
 
 
-class FilterInput(Guarded, Input):
-    """The words to look for."""
-
-
 class ScrollPage(Page):
-    """A page of `rows` that scrolls and can be filtered."""
+    """A page of `rows` with scrolling and a filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("filter", word="filter")]
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self._filter_keys = {*monitor.view.keys.get("filter", BY_ID["filter"].keys).split(",")}
-        self.filter = FilterInput(placeholder="words to look for", compact=True)
+        self.filter = Input(placeholder="words to look for", compact=True)
         self.filter.display = self.filter.cursor_blink = False
         self.lines = Lines()
         self.body: ScrollView = self.lines
@@ -83,7 +69,7 @@ class ScrollPage(Page):
         return self.focused is self.filter
 
     def on_key(self, event: events.Key) -> None:
-        """Open the filter, and pass it words that follow its key in one burst."""
+        """Open the filter, and pass characters that arrive together with the key."""
         opens = not self.typing and {event.key, event.character} & self._filter_keys
         if opens or (self.typing and event.is_printable and event.character is not None):
             event.stop()
@@ -122,8 +108,24 @@ class ScrollPage(Page):
         return super().hints()
 
 
-class EntryTable(Guarded, DataTable[Text], inherit_bindings=False):
-    """The entries of a list, a row each."""
+class OneLanePage(ScrollPage):
+    """A page of a lane; a key goes to the next lane."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next lane"), bound("move.previous")]
+
+    @property
+    def lane(self) -> LaneState | None:
+        lanes = self.monitor.snapshot.lanes
+        return lanes[self.monitor.lane % len(lanes)] if lanes else None
+
+    def action_turn(self, direction: int) -> None:
+        self.monitor.lane += direction
+        self.start_over()
+        self.redraw()
+
+
+class EntryTable(DataTable[Text], inherit_bindings=False):
+    """The entries of a list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         bound("move.down", "cursor_down"),
@@ -151,36 +153,39 @@ class EntryTable(Guarded, DataTable[Text], inherit_bindings=False):
         entries: Sequence[Entry],
         width: int,
         style_of: Callable[[str], Style],
-        order: Order = NO_ORDER,
+        sorted_by: int | None = None,
+        arrow: str = "",
     ) -> None:
         def write(text: str, style: str) -> Text:
             return Text(text.replace("\n", " "), style_of(style), no_wrap=True, overflow="ellipsis")
 
         before, sizes = self.entries, widths(columns, entries, width)
-        drawn = (columns, sizes, order, style_of("text"), [entry.id for entry in entries])
+        drawn = (columns, sizes, sorted_by, arrow, style_of("text"), [entry.id for entry in entries])
         self.entries, self.sizes, self.show_header = entries, sizes, bool(entries)
         if drawn == self._drawn:
             for y, (old, new) in enumerate(zip(before, entries, strict=True)):
-                for x, cell in enumerate(new.row) if old is not new else ():
+                for x, cell in enumerate(new.row):
                     if cell != old.row[x]:
                         self.update_cell_at(Coordinate(y, x), write(*cell))
             return
-        self._drawn, place, top = drawn, self.cursor_row, self.scroll_offset.y
-        chosen = before[place].id if place < len(before) else None
+        self._drawn, row_index, top = drawn, self.cursor_row, self.scroll_offset.y
+        chosen = before[row_index].id if row_index < len(before) else None
         self.clear(columns=True)
-        for at, (head, size) in enumerate(zip(heads_of(columns), sizes, strict=True)):
-            arrow, style = ("↓" if order.down else "↑", STRONG) if at == order.column else ("", DIM)
-            self.add_column(write(crop(head + arrow, size).ljust(size), style), width=size)
+        for number, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+            name = column.name if number else " " * MARK_CELLS + column.name
+            is_sorted = number == sorted_by
+            heading = crop(name + (arrow if is_sorted else ""), size).ljust(size)
+            self.add_column(write(heading, STRONG if is_sorted else DIM), width=size)
         for entry in entries:
             self.add_row(*(write(*cell) for cell in entry.row))
-        places = [at for at, entry in enumerate(entries) if entry.id == chosen]
-        self.move_cursor(row=places[0] if places else place, scroll=False)
+        ids = [entry.id for entry in entries]
+        self.move_cursor(row=ids.index(chosen) if chosen in ids else row_index, scroll=False)
         self.scroll_to(y=top, animate=False)
         self.call_after_refresh(self.move_cursor, row=self.cursor_row)
 
 
 class ListPage(ScrollPage):
-    """A table of entries that can be filtered and sorted."""
+    """A table of entries with filter and sorting."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("sort", word="sort"), bound("sort.reverse", word="reverse")]
     columns: tuple[Column, ...] = ()
@@ -190,16 +195,17 @@ class ListPage(ScrollPage):
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
         self.body: EntryTable = EntryTable()
-        self.order = NO_ORDER
+        self.sorted_by: int | None = None
+        self.down = False
         self.shown: Sequence[Entry] = ()
         self._every: Sequence[Entry] = ()
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        """Return all entries. Return the same object if nothing has changed."""
+        """Return all entries."""
         raise NotImplementedError
 
     def act(self, entry: Entry) -> None:
-        """Do with the chosen entry what Enter is for."""
+        """Perform Enter's action for an entry."""
 
     def note(self) -> str:
         return ""
@@ -214,9 +220,10 @@ class ListPage(ScrollPage):
 
     def fill(self, snapshot: Snapshot, width: int) -> None:
         self._every = self.entries(snapshot)
-        self.shown = arranged(self._every, self.filter_text, self.order)
+        self.shown = arranged(self._every, self.filter_text, self.sorted_by, down=self.down)
         if self.columns:
-            self.body.show(self.columns, self.shown, width, self.style_of, self.order)
+            arrow = "↓" if self.down else "↑"
+            self.body.show(self.columns, self.shown, width, self.style_of, self.sorted_by, arrow)
 
     def above(self, snapshot: Snapshot, width: int) -> list[Row]:
         shown, every = len(self.shown), len(self._every)
@@ -224,9 +231,8 @@ class ListPage(ScrollPage):
         ending = "" if every == 1 else "es" if self.noun.endswith("s") else "s"
         rows: list[Row] = [((f" {count} {self.noun}{ending}{self.note()}", DIM),)]
         if not shown:
-            matches = f"nothing matches “{self.filter_text}”"
-            said = (matches, WARN) if self.filter_text and every else (self.nothing, TEXT)
-            rows += [BLANK, (("   ", TEXT), said)]
+            span = (f"   nothing matches “{self.filter_text}”", WARN) if every else (f"   {self.nothing}", TEXT)
+            rows += [BLANK, (span,)]
         return rows
 
     def below(self, width: int, height: int) -> list[Row]:
@@ -238,15 +244,12 @@ class ListPage(ScrollPage):
             self.act(self.entry)
 
     def action_sort(self) -> None:
-        column = 0 if self.order.column is None else self.order.column + 1
-        self.order = Order(column) if column < len(self.columns) else NO_ORDER
+        column = 0 if self.sorted_by is None else self.sorted_by + 1
+        self.sorted_by, self.down = column if column < len(self.columns) else None, False
         self.redraw()
 
     def action_reverse(self) -> None:
-        self._sort_by(self.order.column)
-
-    def _sort_by(self, column: int | None) -> None:
-        self.order = Order(column, column == self.order.column and not self.order.down)
+        self.down = not self.down
         self.redraw()
 
     def on_data_table_row_highlighted(self, event: EntryTable.RowHighlighted) -> None:
@@ -257,4 +260,6 @@ class ListPage(ScrollPage):
             self.act(self.entry)
 
     def on_data_table_header_selected(self, event: EntryTable.HeaderSelected) -> None:
-        self._sort_by(event.column_index)
+        self.down = event.column_index == self.sorted_by and not self.down
+        self.sorted_by = event.column_index
+        self.redraw()

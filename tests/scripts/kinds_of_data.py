@@ -51,6 +51,7 @@ model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 model.compile("adam", "mse")  # its graph counts an update where the data end, too
 pairs = rows.filter(lambda row: row >= 0).map(lambda row: (tf.fill((5,), tf.cast(row, tf.float32) / COUNT), 1.0))
 model.fit(pairs.batch(BATCH), epochs=4, verbose=0)
+model.predict(pairs.batch(BATCH), verbose=0)
 examples, steps = examples + 4 * COUNT, steps + 4 * -(-COUNT // BATCH)
 several = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 several.compile("sgd", "mse", steps_per_execution=3)  # 5 batches an epoch, whose number Keras does not know
@@ -70,9 +71,9 @@ class Nested(tf_keras.Model):
         return self.body(batch)
 
 
-for _ in range(3):
+for several_at_once in (1, 2, 4):
     nested = Nested()
-    nested.compile("sgd", "mse")
+    nested.compile("sgd", "mse", steps_per_execution=several_at_once)
     nested.fit(np.ones((COUNT, 5)), np.ones(COUNT), batch_size=BATCH, verbose=0)
     examples, steps = examples + COUNT, steps + -(-COUNT // BATCH)
 print("trained", examples + 2 * (COUNT // BATCH) * BATCH, "examples in", steps + 2 * (COUNT // BATCH), "steps")
