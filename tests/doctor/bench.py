@@ -16,7 +16,7 @@ from support.waiting import PATIENCE_S
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.diagnosis import CHECKS
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.gather_facts import Roots, gather_facts
+from tfmon.doctor.gather_facts import gather_facts
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
@@ -117,8 +117,8 @@ class Bench:
 
     def facts(self, **changes: object) -> Facts:
         """Gather the facts of this environment and machine without an import of TensorFlow."""
-        roots = Roots(root=self.root, folder=self.cwd, environ=self.environ, **self.more)
-        return replace(gather_facts(self.python, imports=False, roots=roots), **changes)
+        places = {"root": self.root, "folder": self.cwd, "environ": self.environ, **self.more}
+        return replace(gather_facts(self.python, imports=False, **places), **changes)
 
     def find(self, id: str, **changes: object) -> Finding:
         return find(id, self.facts(**changes))

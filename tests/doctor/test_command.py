@@ -17,7 +17,7 @@ from support.waiting import PATIENCE_S
 from tfmon.cli.machines import doctor as command
 from tfmon.doctor.checks import BROKEN, WARNING
 from tfmon.doctor.diagnosis import CHECKS, Diagnosis
-from tfmon.doctor.gather_facts import Roots, gather_facts
+from tfmon.doctor.gather_facts import gather_facts
 from tfmon.probes.surroundings import OthersLoad, Platform
 from tfmon.probes.trial_import import Import, import_tensorflow
 from tfmon.reports.findings import to_text
@@ -106,14 +106,14 @@ def test_nothing_steers_the_terminal(bench):
 def test_everything_is_gathered_and_judged_at_once_and_what_shadows_tensorflow_is_not_run(
     bench, bare_python, tmp_path
 ):
-    roots = Roots(root=bench.root, folder=bench.cwd, environ=bench.environ, library="libno-such-driver.so.1")
+    places = {"root": bench.root, "folder": bench.cwd, "environ": bench.environ, **bench.more}
     begun = time.monotonic()
-    report = Diagnosis(gather_facts(bare_python, roots=roots))
+    report = Diagnosis(gather_facts(bare_python, **places))
     assert report.facts.seconds <= time.monotonic() - begun
     assert (report.exit_code, len(report.results)) == (3, len(CHECKS))
     assert "AssertionError: imported" in report.answer, "the import ran the fake TensorFlow"
     ran = tmp_path / "ran"
     (tmp_path / "tensorflow.py").write_text(f"open({str(ran)!r}, 'w')\n")
-    shadowed = replace(roots, environ={**bench.environ, "PYTHONPATH": f"{tmp_path}:{bench.site}"})
-    report = Diagnosis(gather_facts(bare_python, roots=shadowed))
+    places["environ"] = {**bench.environ, "PYTHONPATH": f"{tmp_path}:{bench.site}"}
+    report = Diagnosis(gather_facts(bare_python, **places))
     assert (report.exit_code, report.facts.imported, ran.exists()) == (3, None, False)

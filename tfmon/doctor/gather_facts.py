@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.doctor.facts import VARIABLES, Facts
@@ -28,27 +27,19 @@ from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import default_base
 
-
-@dataclass(frozen=True, slots=True)
-class Roots:
-    """Sources of the facts; tests change them."""
-
-    root: Path = Path("/")
-    folder: Path | None = None
-    environ: Mapping[str, str] | None = None
-    library: str = LIBRARY
-
-
-HERE = Roots()
+HERE = Path("/")
 
 
 def gather_facts(
     python: str | Path = sys.executable,
     *,
     imports: bool = True,
-    roots: Roots = HERE,
+    folder: Path | None = None,
     others: OthersLoad | None = None,
     own_pids: tuple[int, ...] = (),
+    environ: Mapping[str, str] = os.environ,
+    root: Path = HERE,
+    library: str = LIBRARY,
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
@@ -56,9 +47,8 @@ def gather_facts(
     Thread: any; blocks.
     """
     begun = time.monotonic()
-    environ = dict(os.environ if roots.environ is None else roots.environ)
     watch = LoadWatch()
-    platform = read_platform(roots.root, environ)
+    platform = read_platform(root, environ)
     interpreter = describe_interpreter(python, environ=environ)
     shadows = shadows_on(interpreter.path)
     blocked = {str(Path(shadow).parent) for shadow in shadows}
@@ -68,24 +58,24 @@ def gather_facts(
     build = read_build(home, installed, wheel.distribution) if wheel is not None and home is not None else Build()
     visibility = read_visibility(
         environ=environ,
-        root=roots.root,
-        library=roots.library,
+        root=root,
+        library=library,
         system=platform.system,
         machine=interpreter.machine or platform.machine,
     )
-    driver = read_driver_files(roots.root)
+    driver = read_driver_files(root)
     samples = tuple(look(visibility.physical_gpus))
-    folder = roots.folder or Path.cwd()
+    folder = folder or Path.cwd()
     separate = home is None or folder.resolve() != home.resolve()
     libraries = xla = imported = view = None
     has_gpu = platform.system == "Linux" and (visibility.has_nvidia or driver.nodes)
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
         libraries = open_libraries(interpreter.executable, str(home), build, environ=environ)
-        xla = find_xla_files(str(home), folder, environ, roots.root)
+        xla = find_xla_files(str(home), folder, environ, root)
     load = watch.finish() if others is None else others
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
-    if others is None and roots.root == HERE.root:
+    if others is None and root == HERE:
         view = find_view(str(folder), default_base())
     return Facts(
         python=interpreter,
@@ -102,7 +92,7 @@ def gather_facts(
         xla=xla,
         driver=driver,
         samples=samples,
-        host=read_host(roots.root, load),
+        host=read_host(root, load),
         imported=imported,
         view=view,
         own_pids=own_pids,

@@ -11,7 +11,7 @@ from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, TENSORFLOW, Checks, Finding, broken, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import package, requirements
-from tfmon.probes.trial_import import Import
+from tfmon.model.lane_texts import signal_name
 
 CHECKS = Checks()
 
@@ -166,39 +166,26 @@ def _import_works(facts: Facts) -> Finding:
     if imported.works:
         return ok(f"TensorFlow {imported.version} in {imported.seconds:.1f} s", imported.path)
     evidence = tuple(imported.text.strip().splitlines()[-8:])
-    expected = "import tensorflow"
+    expected, number = "import tensorflow", -(imported.exit_code or 0)
     if imported.exit_code is None:
         result = f"not done after {imported.seconds:.0f} s"
         fix = "look for a slow file system or a driver that hangs (`nvidia-smi`), then run it again"
         return broken(result, expected, fix, *evidence)
-    if imported.exit_code < 0:
-        return _killed(facts, imported, evidence)
+    result = f"ends with {signal_name(number)}" if number > 0 else "fails"
     known = _first_known(facts, imported.text, _FATAL)
     if known is not None:
-        return broken(f"fails: {known.meaning}", expected, known.remedy, known.line, *evidence)
-    last = evidence[-1] if evidence else f"exit code {imported.exit_code}"
-    fix = remedies.reinstall_tensorflow(facts)
-    return broken(f"fails: {last}", expected, fix, *evidence)
-
-
-def _killed(facts: Facts, imported: Import, evidence: tuple[str, ...]) -> Finding:
-    assert imported.exit_code is not None
-    number = -imported.exit_code
-    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-    expected = "import tensorflow"
-    known = _first_known(facts, imported.text, _FATAL)
-    if known is not None:
-        return broken(f"ends with {name}: {known.meaning}", expected, known.remedy, known.line, *evidence)
+        return broken(f"{result}: {known.meaning}", expected, known.remedy, known.line, *evidence)
     if number == signal.SIGILL:
         result = "ends with SIGILL: an instruction that this processor does not have"
         fix = "use a Python built for this processor (no Rosetta, no emulation), or a machine with AVX"
-    elif number == signal.SIGKILL:
+        return broken(result, expected, fix, *evidence)
+    if number == signal.SIGKILL:
         result = "was killed (SIGKILL): most likely out of memory"
         fix = "end other programs, or raise the memory limit of the container"
-    else:
-        result = f"ends with {name}"
-        fix = remedies.reinstall_tensorflow(facts)
-    return broken(result, expected, fix, *evidence)
+        return broken(result, expected, fix, *evidence)
+    if number <= 0:
+        result = f"fails: {evidence[-1] if evidence else f'exit code {imported.exit_code}'}"
+    return broken(result, expected, remedies.reinstall_tensorflow(facts), *evidence)
 
 
 @CHECKS.add("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")

@@ -8,7 +8,7 @@ from pathlib import Path
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, NVIDIA, Checks, Finding, broken, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.doctor.remedies import misfits, package, release, requirements
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DRIVER, wanted_libraries
@@ -258,14 +258,8 @@ def _xla_files(facts: Facts) -> Finding:
     "cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html"
 )
 def _cudnn(facts: Facts) -> Finding:
-    library = next(
-        (
-            candidate
-            for candidate in facts.libraries or ()
-            if candidate.name.startswith("libcudnn") and candidate.version
-        ),
-        None,
-    )
+    versions = (library for library in facts.libraries or () if library.version)  # only cuDNN has one
+    library = next(versions, None)
     if library is None:
         return not_applicable("no cuDNN was opened" if facts.libraries is not None else _NO_CUDA)
     required = next(
@@ -291,22 +285,15 @@ def _cuda_packages(facts: Facts) -> Finding:
     installed = [requirement for requirement in wanted if facts.version_of(requirement.name)]
     if not installed:
         return not_applicable("none is installed")
-    wrong = [
-        requirement
-        for requirement in installed
-        if not fits(facts.version_of(requirement.name), requirement.specifier)
-    ]
+    wrong = misfits(facts, installed)
     if not wrong:
         return ok(f"{len(installed)} of {len(wanted)}, as TensorFlow requires them")
-    texts = [
-        f"{requirement.name} {facts.version_of(requirement.name)} is not {requirement.specifier}"
-        for requirement in wrong
-    ]
+    texts = list(wrong.values())
     other_frameworks = [name for name in ("torch", "jax", "cupy-cuda12x") if facts.version_of(name)]
     fix = "give TensorFlow an environment of its own" if other_frameworks else remedies.cuda_libraries(facts)
     result = texts[0] + (f" and {len(texts) - 1} more" if texts[1:] else "")
     result += f" ({', '.join(other_frameworks)} is installed here, too)" if other_frameworks else ""
-    return warning(result, str(wrong[0].specifier), fix, *texts)
+    return warning(result, str(next(iter(wrong)).specifier), fix, *texts)
 
 
 @CHECKS.add("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")

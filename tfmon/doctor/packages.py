@@ -16,7 +16,7 @@ from tfmon.doctor.checks import (
     warning,
 )
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.remedies import fits, package, release, requirements
+from tfmon.doctor.remedies import fits, misfits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
 from tfmon.probes.obstacles import wheel_obstacle
 
@@ -84,18 +84,11 @@ def _tensorflow_installed(facts: Facts) -> Finding:
     "several-tensorflows", "One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430"
 )
 def _several_tensorflows(facts: Facts) -> Finding:
-    result = {
-        distribution.name: distribution
-        for distribution in reversed(facts.distributions)
-        if distribution.name in BUILDS
-    }
+    builds = [dist for dist in facts.distributions if dist.name in BUILDS]
+    result = {dist.name: dist for dist in reversed(builds)}
     if len(result) > 1:
         result = {name: dist for name, dist in result.items() if name not in _PULLED_IN} or result
-    twice = [
-        distribution
-        for distribution in facts.distributions
-        if distribution.name in BUILDS and distribution != result.get(distribution.name, distribution)
-    ]
+    twice = [dist for dist in builds if dist != result.get(dist.name, dist)]
     names = ", ".join(f"{dist.name} {dist.version}" for dist in result.values())
     if not result:
         return not_applicable(_NONE)
@@ -147,19 +140,11 @@ def _required_packages(facts: Facts) -> Finding:
         return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
     wanted = requirements(facts)
     absent = [requirement for requirement in wanted if not facts.version_of(requirement.name)]
-    wrong = [
-        requirement
-        for requirement in wanted
-        if requirement not in absent and not fits(facts.version_of(requirement.name), requirement.specifier)
-    ]
+    wrong = misfits(facts, wanted)
     if not absent and not wrong:
         known = [f"{title} {version}" for name, title in _NAMED.items() if (version := facts.version_of(name))]
         return ok(f"all {len(wanted)} are met, {', '.join(known)} among them")
-    texts = [f"{requirement.name} is missing" for requirement in absent]
-    texts += [
-        f"{requirement.name} {facts.version_of(requirement.name)} is not {requirement.specifier}"
-        for requirement in wrong
-    ]
+    texts = [*(f"{requirement.name} is missing" for requirement in absent), *wrong.values()]
     fix = remedies.install(facts, *map(package, (*absent, *wrong)))
     works = facts.imported is not None and facts.imported.works
     verdict = broken if absent and not works else warning

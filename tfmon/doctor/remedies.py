@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -184,6 +185,16 @@ def fits(version: str, allowed: str | SpecifierSet) -> bool:
     except InvalidSpecifier:
         return True
     return not release(version) or clauses.contains(version, prereleases=True)
+
+
+def misfits(facts: Facts, wanted: Iterable[Requirement]) -> dict[Requirement, str]:
+    """Return the requirements that the installed version does not meet, each with a text."""
+    versions = {requirement: facts.version_of(requirement.name) for requirement in wanted}
+    return {
+        requirement: f"{requirement.name} {version} is not {requirement.specifier}"
+        for requirement, version in versions.items()
+        if version and not fits(version, requirement.specifier)
+    }
 
 
 def requirements(facts: Facts, extra: str = "") -> list[Requirement]:

@@ -20,7 +20,7 @@ from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.events import Event, LaneEnded
-from tfmon.model.lane_texts import without_chatter
+from tfmon.model.lane_texts import signal_name, without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
 from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.system.threads import Failed, start_thread
@@ -393,14 +393,6 @@ class LocalProcess(LaneProcess):
         )
         # Last, because a waiter then reads how the lanes ended.
         self.over.set()
-
-
-def signal_name(number: int) -> str:
-    """Return a signal's name."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _is_stopped(pid: int) -> bool:

@@ -218,6 +218,14 @@ def code_of_command(state: LaneState) -> int:
     return 128 + signal.Signals[name] if name in signal.Signals.__members__ else end.exit_code or 0
 
 
+def signal_name(number: int) -> str:
+    """Return a signal's name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
 def reason_in(output: Sequence[str]) -> str:
     """Return the error below the last traceback."""
     lines = [text for line in output if (text := _NODE.sub("", line).rstrip())]

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
@@ -132,48 +132,35 @@ _AGAIN_NS = 15_000_000_000
 """A single slow read may have waited for a core."""
 
 
-@dataclass(slots=True)
-class _Kept:
-    value: Any
-    at_ns: int
-    took_ns: int
-
-    @property
-    def every_s(self) -> float:
-        return min(MOST_S, max(LEAST_S, self.took_ns / 1e9 / _SHARE))
-
-
 class Backoff:
     """Reads values that are due and repeats the others. Thread: the ticker's."""
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         self._clock_ns = clock_ns
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, tuple[Any, SlowReading]] = {}
         self._slow_at_ns: dict[str, int] = {}
 
     def read(self, name: str, read: Callable[[], T]) -> T:
         """Return a new value, or the last one of a slow read that is not due."""
-        begun_ns, kept = self._clock_ns(), self._kept.get(name)
-        if kept is not None and begun_ns - kept.at_ns < kept.every_s * 1e9:
-            before: T = kept.value
-            return before
+        begun_ns = self._clock_ns()
+        before, slow = self._kept.get(name, (None, None))
+        if slow is not None and begun_ns - slow.at_ns < slow.every_s * 1e9:
+            return cast(T, before)
         value = read()
         took_ns = self._clock_ns() - begun_ns
         if took_ns <= SLOW_NS:
             self._kept.pop(name, None)
             return value
         before_ns, self._slow_at_ns[name] = self._slow_at_ns.get(name), begun_ns
-        if kept is not None or (before_ns is not None and begun_ns - before_ns <= _AGAIN_NS):
-            self._kept[name] = _Kept(value, begun_ns, took_ns)
+        if slow is not None or (before_ns is not None and begun_ns - before_ns <= _AGAIN_NS):
+            every_s = min(MOST_S, max(LEAST_S, took_ns / 1e9 / _SHARE))
+            self._kept[name] = value, SlowReading(name, took_ns / 1e6, every_s, begun_ns)
         return value
 
     @property
     def slow(self) -> tuple[SlowReading, ...]:
         """Values that are read less often."""
-        return tuple(
-            SlowReading(name, reading.took_ns / 1e6, reading.every_s, reading.at_ns)
-            for name, reading in self._kept.items()
-        )
+        return tuple(reading for _, reading in self._kept.values())
 
 
 class Ticker:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
 
 from tfmon.model.events import Event
+from tfmon.model.gpu_samples import unread
 from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, summed
 from tfmon.model.script_events import PathsUsed
-from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Probe, Readings
+from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Probe
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
 
@@ -152,9 +152,8 @@ SCAN_SHARE = 300
 
 def unknown_host(at_ns: int, reason: Missing) -> HostSample:
     """Return a sample without readings."""
-    no_readings = ("lane", "host", "at_ns")
-    readings: Readings = {field.name: reason for field in fields(HostSample) if field.name not in no_readings}
-    return HostSample(at_ns=at_ns, **readings)
+    sample = HostSample(at_ns=at_ns, cpu_pct=reason, memory_used_bytes=reason, memory_total_bytes=reason)
+    return unread(sample, reason)
 
 
 def percent(rate: Reading) -> Reading:
@@ -164,14 +163,10 @@ def percent(rate: Reading) -> Reading:
 
 def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
     """Return the whole less its parts."""
-    left = whole
-    for part in parts:
-        if isinstance(left, Missing):
-            return left
-        if isinstance(part, Missing):
-            return part
-        left -= part
-    return left if isinstance(left, Missing) else max(0.0, left)
+    if isinstance(whole, Missing):
+        return whole
+    taken = summed(parts)
+    return taken if isinstance(taken, Missing) else max(0.0, whole - taken)
 
 
 class HostProbe(Probe):

@@ -195,14 +195,7 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
 def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
     """Return the build and requirements of a TensorFlow."""
     info = _build_info(Path(home))
-    folder = next(
-        (
-            distribution.folder
-            for distribution in distributions
-            if distribution.name == name and distribution.name in BUILDS
-        ),
-        "",
-    )
+    folder = next((dist.folder for dist in distributions if dist.name == name and name in BUILDS), "")
     fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
     return Build(
         cuda_version=str(info.get("cuda_version") or ""),
@@ -248,19 +241,8 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     if home is None:
         return None
     folders = [Path(folder) for folder in path if folder]
-    metal = next(
-        (
-            distribution.version
-            for distribution in distributions(folders)
-            if distribution.name == "tensorflow-metal"
-        ),
-        "",
-    )
-    builds = {
-        distribution.name: distribution.version
-        for distribution in distributions([home])
-        if distribution.name in BUILDS
-    }
+    metal = next((dist.version for dist in distributions(folders) if dist.name == "tensorflow-metal"), "")
+    builds = {dist.name: dist.version for dist in distributions([home]) if dist.name in BUILDS}
     # The package `tensorflow` may only require another one.
     name = max(builds, key=len, default="tensorflow")
     info = _build_info(home)

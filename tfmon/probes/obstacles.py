@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -120,18 +121,15 @@ def wheel_obstacle(visibility: GpuVisibility, wheel: Wheel | None) -> Obstacle |
 def visible_gpus(visibility: GpuVisibility) -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES leaves, in a program's order."""
     listed = visibility.physical_gpus
-    return [
-        listed[position]
-        for position in visible_positions(visibility.visible, [instance.uuid for instance in listed])
-    ]
+    return [listed[position] for position in visible_positions(visibility.visible, [gpu.uuid for gpu in listed])]
 
 
 def visible_instances_of(visibility: GpuVisibility, indexes: Mapping[str, int]) -> tuple[Gpu, ...]:
     """Return the instances in the variable, or of the visible GPUs (`indexes`)."""
     listed = [(gpu, instance) for gpu in visibility.physical_gpus for instance in gpu.instances or ()]
     if _has_instances(visibility.visible):
-        positions = _visible_instances(visibility.visible or "", [instance.uuid for _, instance in listed])
-        listed = [listed[position] for position in positions]
+        positions = _named_positions(visibility.visible or "", INSTANCE, [gpu.uuid for _, gpu in listed])
+        listed = [listed[position] for position in dict.fromkeys(positions)]
     else:
         listed = [(gpu, instance) for gpu, instance in listed if gpu.uuid in indexes]
     return tuple(replace(instance, index=indexes.get(gpu.uuid, gpu.index)) for gpu, instance in listed)
@@ -157,19 +155,11 @@ def visible_positions(value: str | None, uuids: Sequence[str]) -> list[int]:
     """
     if value is None:
         return list(range(len(uuids)))
-    names = [word.strip() for word in value.split(",")]
-    by_number = is_number(names[0])
-    positions: list[int] = []
-    for word in names:
-        if by_number:
-            result = [int(word)] if is_number(word) and int(word) < len(uuids) else []
-        else:
-            result = [
-                position for position, uuid in enumerate(uuids) if word[:4] == "GPU-" and uuid.startswith(word)
-            ]
-        if len(result) != 1:
-            break
-        positions += result
+    if is_number(value.partition(",")[0].strip()):
+        words = itertools.takewhile(is_number, (word.strip() for word in value.split(",")))
+        positions = [*itertools.takewhile(lambda position: position < len(uuids), map(int, words))]
+    else:
+        positions = _named_positions(value, "GPU-", uuids)
     return positions if len(set(positions)) == len(positions) else []
 
 
@@ -177,16 +167,15 @@ def _has_instances(value: str | None) -> bool:
     return (value or "").strip().startswith(INSTANCE)
 
 
-def _visible_instances(value: str, uuids: Sequence[str]) -> list[int]:
+def _named_positions(value: str, prefix: str, uuids: Sequence[str]) -> list[int]:
+    """Return the positions of UUIDs or their unique beginnings, up to the first other word."""
     positions: list[int] = []
     for word in (word.strip() for word in value.split(",")):
-        result = [
-            position for position, uuid in enumerate(uuids) if word[:4] == INSTANCE and uuid.startswith(word)
-        ]
-        if len(result) != 1:
+        named = [position for position, uuid in enumerate(uuids) if uuid.startswith(word)]
+        if not word.startswith(prefix) or len(named) != 1:
             break
-        positions += result
-    return list(dict.fromkeys(positions))
+        positions += named
+    return positions
 
 
 def is_number(word: str) -> bool:

@@ -87,12 +87,10 @@ def doctor(
     others_load: OthersLoad | None = None,
 ) -> Facts:
     """Gather the doctor's facts; with `others_load`, for a running race."""
-    from tfmon.doctor.gather_facts import Roots, gather_facts
+    from tfmon.doctor.gather_facts import gather_facts
 
     examined = os.path.expanduser(python) or sys.executable  # noqa: PTH111 - it may be a bare command
-    return gather_facts(
-        examined, imports=imports, roots=Roots(folder=Path(folder)), others=others_load, own_pids=own_pids
-    )
+    return gather_facts(examined, imports=imports, folder=Path(folder), others=others_load, own_pids=own_pids)
 
 
 QUESTIONS: dict[str, Callable[..., object]] = {

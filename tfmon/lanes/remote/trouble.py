@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
-from tfmon.lanes.lane_process import signal_name
 from tfmon.lanes.remote.remote_host import Host, last_report
 from tfmon.model.codec import clean
+from tfmon.model.lane_texts import signal_name
 
 LONGEST = 200
 _KEYS = "tfmon asks for no password: set up a key by `ssh-copy-id {host}` or `ssh-add`; `ssh {host} true` tries it"

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample, ProcessName, unread
+from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuMemory, GpuProcesses, GpuSample, unread
 from tfmon.model.lane_use import HIDDEN
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Backoff, Gpu
 from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.nvml import DeviceCalls, Nvml
 from tfmon.probes.nvidia.power import ClockMeter, PowerMeter
-from tfmon.probes.nvidia.usage import INTEGRATED, NO_MAXIMUM, BusyMeter, LinkMeter, MemoryMeter
+from tfmon.probes.nvidia.usage import (
+    INTEGRATED,
+    NO_MAXIMUM,
+    BusyMeter,
+    LinkMeter,
+    device_memory,
+    machine_memory,
+    memory_by_pid,
+)
 from tfmon.probes.process_names import ProcessNames
 
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 WSL = Missing("WSL2 does not report which process uses the GPU")
+UNRELIABLE_LIST = Missing("this driver's list of processes is unreliable")
 ECC_EVERY_S = 60.0
 _UNCORRECTED, _VOLATILE = 1, 0  # since the driver was loaded
 
@@ -28,10 +38,8 @@ class DriverContext:
 
     clock_ns: Callable[[], int]
     names: ProcessNames
-    lists_processes: bool = True
-    """Some drivers list wrong fields."""
-    wsl: bool = False
-    """Functions about processes may crash."""
+    no_process_list: Missing | None = None
+    """Some drivers list wrong fields. On WSL2, functions about processes may crash."""
     foreign_pids: bool = False
     """The driver may use the host's pids."""
     before_s: float = 0.0
@@ -50,8 +58,7 @@ class NvidiaDevice:
         self._calls = calls = DeviceCalls(nvml, handle)
         self._whole = calls if whole is None else DeviceCalls(nvml, whole)
         self._busy = BusyMeter(calls, before_s=context.before_s)
-        own_memory = not any(word in gpu.name for word in INTEGRATED)
-        self._memory = MemoryMeter(calls, own_memory=own_memory, lists_processes=context.lists_processes)
+        self._integrated = any(word in gpu.name for word in INTEGRATED)
         self._power, self._clocks = PowerMeter(self._whole), ClockMeter(self._whole)
         self._activity = ActivityMeter(calls, self._whole)
         self._link = LinkMeter(self._whole, self._activity if whole is None else None)
@@ -74,7 +81,7 @@ class NvidiaDevice:
             part_of=self._gpu.part_of,
             power=power,
             load=load,
-            memory=read("memory", self._memory.read),
+            memory=read("memory", self._memory),
             processes=read("processes", self._processes),
             clocks=read("clocks", self._clocks.read),
             activity=read("activity", lambda: SPLIT if self._split else self._activity.read()),
@@ -95,28 +102,26 @@ class NvidiaDevice:
             return unread(GpuLoad(), busy) if isinstance(busy, Missing) else GpuLoad(busy, NO_MAXIMUM, "gpm")
         return unread(GpuLoad(), SPLIT) if self._split else self._busy.read()
 
+    def _memory(self) -> GpuMemory:
+        own = partial(device_memory, self._calls)
+        return self._calls.part("memory", GpuMemory(), own, *([machine_memory] if self._integrated else []))
+
     def _processes(self) -> GpuProcesses:
-        used = WSL if self._context.wsl else self._memory.by_pid()
-        if self._context.wsl:
+        used = self._context.no_process_list or memory_by_pid(self._calls)
+        if used is WSL:
             busy: dict[int, float] | Missing = WSL
         elif self._split or self._gpu.part_of:
             busy = SPLIT
         else:
             busy = self._busy.by_pid(() if isinstance(used, Missing) else tuple(used))
         pids = [pid for users in (used, busy) if not isinstance(users, Missing) for pid in users]
-        names, no_names_reason = self._names(pids)
         return GpuProcesses(
             used_by_pid={} if isinstance(used, Missing) else used,
             no_list_reason=used.reason if isinstance(used, Missing) else "",
             busy_by_pid=busy,
             since_ns=self._busy.shares_since_ns,
             until_ns=self._busy.shares_until_ns,
-            names=names,
-            no_names_reason=no_names_reason,
+            names={} if self._context.foreign_pids else self._context.names.read(pids),
+            no_names_reason=HIDDEN.reason if self._context.foreign_pids else "",
             foreign_pids=self._context.foreign_pids,
         )
-
-    def _names(self, pids: Collection[int]) -> tuple[dict[int, ProcessName], str]:
-        if self._context.foreign_pids:
-            return {}, HIDDEN.reason
-        return self._context.names.read(pids), ""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from tfmon.model.gpu_samples import unread
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
 
@@ -215,6 +216,11 @@ class DeviceCalls:
                 self._off.add((reading, number))
                 self._last_failure[reading] = answer
         return Missing(failure.reason)
+
+    def part(self, reading: Hashable, unknown: T, *ways: Callable[[], T | NvmlFailure]) -> T:
+        """Return the first result, or `unknown` with the reason for all its readings."""
+        answer = self.first(reading, *ways)
+        return unread(unknown, answer) if isinstance(answer, Missing) else answer
 
     def every(self, seconds: float, reading: Hashable, read: Callable[[], T]) -> T:
         """Return a value that is read again only after some time."""

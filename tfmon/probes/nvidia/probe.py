@@ -13,9 +13,10 @@ from typing import Any
 
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import GpuFault, GpuSample
+from tfmon.model.readings import Missing
 from tfmon.probes.base import Backoff, Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
-from tfmon.probes.nvidia.device import DriverContext, NvidiaDevice
+from tfmon.probes.nvidia.device import UNRELIABLE_LIST, WSL, DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.nvml import (
     CRASHES,
     DRIVER_NOT_LOADED,
@@ -122,8 +123,7 @@ class NvidiaProbe(GpuProbe):
         context = DriverContext(
             self._clock_ns,
             self._names,
-            lists_processes=_lists_processes(opened.call("nvmlSystemGetDriverVersion")),
-            wsl=self._wsl,
+            no_process_list=WSL if self._wsl else _list_problem(opened.call("nvmlSystemGetDriverVersion")),
             foreign_pids=in_pid_namespace(self._root),
             before_s=self._before_s,
         )
@@ -201,7 +201,7 @@ def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARS
     return answer.returncode >= 0
 
 
-def _lists_processes(version: object) -> bool:
+def _list_problem(version: object) -> Missing | None:
     """The process list of drivers 535.43 to 535.85 has wrong fields."""
     match = re.match(r"535\.(\d+)", version) if isinstance(version, str) else None
-    return match is None or not 43 <= int(match[1]) <= 85
+    return UNRELIABLE_LIST if match is not None and 43 <= int(match[1]) <= 85 else None

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from tfmon.model.gpu_samples import GpuLoad, GpuMemory, PcieLink, PcieTraffic, unread
+from tfmon.model.gpu_samples import GpuLoad, GpuMemory, PcieLink, PcieTraffic
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory
@@ -39,8 +38,7 @@ class BusyMeter:
 
     def read(self) -> GpuLoad:
         """Return mean and maximum since the previous sample, or the driver's mean of its last 1/6 to 1 s."""
-        busy = self._calls.first("busy", self._samples, self._window)
-        return unread(GpuLoad(), busy) if isinstance(busy, Missing) else busy
+        return self._calls.part("busy", GpuLoad(), self._samples, self._window)
 
     def by_pid(self, listed: Collection[int]) -> dict[int, float] | Missing:
         """Return each process's share in percent. A listed idle process has 0."""
@@ -100,43 +98,22 @@ class BusyMeter:
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-class MemoryMeter:
-    """Reads the memory of one device."""
-
-    def __init__(self, calls: DeviceCalls, *, own_memory: bool = True, lists_processes: bool = True) -> None:
-        self._calls = calls
-        self._own_memory = own_memory
-        self._lists_processes = lists_processes
-
-    def read(self) -> GpuMemory:
-        """Return the memory in use, in bytes."""
-        answer = self._calls.first("memory", self._info, *(() if self._own_memory else (_of_machine,)))
-        return unread(GpuMemory(), answer) if isinstance(answer, Missing) else answer
-
-    def by_pid(self) -> dict[int, int | None] | Missing:
-        """Return the memory by process."""
-        if not self._lists_processes:
-            return Missing("this driver's list of processes is unreliable")
-        answer = self._calls.first(
-            "processes", lambda: self._calls.call("nvmlDeviceGetComputeRunningProcesses_v3")
-        )
-        return answer if isinstance(answer, Missing) else _by_pid(answer)
-
-    def _info(self) -> GpuMemory | NvmlFailure:
-        answer = self._calls.call("nvmlDeviceGetMemoryInfo", version=self._calls.module.nvmlMemory_v2)
-        if isinstance(answer, NvmlFailure):
-            return answer
-        total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
-        if total <= 0:  # a GPU that shares the machine's memory
-            return _of_machine()
-        # In some drivers, `used` includes reserved memory.
-        excludes_reserved = abs(total - reserved - free - answer.used) <= total / 1000
-        return GpuMemory(
-            float(answer.used) if excludes_reserved else max(0.0, total - free - reserved), total, reserved
-        )
+def device_memory(calls: DeviceCalls) -> GpuMemory | NvmlFailure:
+    """Return the memory of a device in use, in bytes."""
+    answer = calls.call("nvmlDeviceGetMemoryInfo", version=calls.module.nvmlMemory_v2)
+    if isinstance(answer, NvmlFailure):
+        return answer
+    total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
+    if total <= 0:  # a GPU that shares the machine's memory
+        return machine_memory()
+    # In some drivers, `used` includes reserved memory.
+    excludes_reserved = abs(total - reserved - free - answer.used) <= total / 1000
+    used = float(answer.used) if excludes_reserved else max(0.0, total - free - reserved)
+    return GpuMemory(used, total, reserved)
 
 
-def _of_machine() -> GpuMemory | NvmlFailure:
+def machine_memory() -> GpuMemory | NvmlFailure:
+    """Return the memory of a GPU that uses the machine's."""
     try:
         total, available = read_memory()
     except OSError:
@@ -144,7 +121,11 @@ def _of_machine() -> GpuMemory | NvmlFailure:
     return GpuMemory(float(total - available), float(total), _SHARED, unified=True)
 
 
-def _by_pid(processes: Iterable[Any]) -> dict[int, int | None]:
+def memory_by_pid(calls: DeviceCalls) -> dict[int, int | None] | Missing:
+    """Return the memory by process."""
+    processes = calls.first("processes", lambda: calls.call("nvmlDeviceGetComputeRunningProcesses_v3"))
+    if isinstance(processes, Missing):
+        return processes
     used: dict[int, int | None] = {}
     for process in processes:
         before, more = used.get(process.pid), process.usedGpuMemory
@@ -167,8 +148,7 @@ class LinkMeter:
         Counters of 32 bits overflow over 12 times a second at 50 GB/s (seen on an H100).
         `nvmlDeviceGetPcieThroughput` waits for 20 ms a direction.
         """
-        answer = self._calls.first("pcie", self._monitored, self._counters, self._peek)
-        return unread(PcieTraffic(), answer) if isinstance(answer, Missing) else answer
+        return self._calls.part("pcie", PcieTraffic(), self._monitored, self._counters, self._peek)
 
     def link(self, busy_pct: Reading) -> PcieLink:
         """Return generation and width of GPU and slot together, and a warning."""
