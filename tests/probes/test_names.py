@@ -1,11 +1,11 @@
 """Who runs a process, from a made /proc."""
 
-import os
+import functools
 
 import pytest
 
 from tfmon.model.gpu_samples import ProcessName
-from tfmon.probes.process_names import LONGEST, ProcessNames, one_line
+from tfmon.probes.process_names import LONGEST, one_line, read_names
 
 
 @pytest.fixture
@@ -19,9 +19,10 @@ def proc(put):
 
 
 @pytest.fixture
-def names(tmp_path):
-    users = {os.getuid(): "ana"}
-    return ProcessNames(tmp_path, own_pid=50, user_of=lambda uid: users[uid])
+def names(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.getpid", lambda: 50)
+    monkeypatch.setattr("tfmon.probes.process_names.user_of", lambda uid: "ana")
+    return functools.partial(read_names, root=tmp_path)
 
 
 def test_user_and_command_and_whether_it_is_ours(proc, names):
@@ -30,7 +31,7 @@ def test_user_and_command_and_whether_it_is_ours(proc, names):
     proc(61, "python\0worker.py\0", parent=60)
     proc(70, "python\0train.py\0--epochs\x003\0")
     proc(80, "")  # a process that is starting
-    found = names.read([61, 70, 80, 99])
+    found = names([61, 70, 80, 99])
     assert found == {
         61: ProcessName("ana", "python worker.py", ours=True),
         70: ProcessName("ana", "python train.py --epochs 3"),
@@ -40,7 +41,7 @@ def test_user_and_command_and_whether_it_is_ours(proc, names):
 
 def test_a_command_line_of_others_cannot_steer_the_terminal(proc, names):
     proc(70, "python\0\x1b]0;owned\x07\x1b[2J\x1b[31mtrain\n\r\x9b5m\u202e.py\0" + "x" * 9_000)
-    command = names.read([70])[70].command
+    command = names([70])[70].command
     assert command.startswith("python train .py xxx") and len(command) == LONGEST
     assert command.isprintable()
     assert one_line("\x1b[2Ja\tb\x00c", 80) == "a bc"

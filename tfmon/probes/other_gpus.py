@@ -20,9 +20,8 @@ from tfmon.probes.machine import memory_bytes
 from tfmon.probes.obstacles import is_number
 from tfmon.system.limits import read_text
 
-EVERY_S, SELDOM_S = 2.0, 5.0
-"""The driver updates about once a second; `ioreg` may be slow."""
-SLOW_NS = 50_000_000
+EVERY_S = 2.0
+"""The driver updates about once a second."""
 TIMEOUT_S = 3.0
 IOREG = "ioreg"
 NO_PROCESSES = "tfmon does not read the processes of Apple GPUs"
@@ -42,13 +41,12 @@ class AppleProbe(GpuProbe):
         super().__init__((gpu,), clock_ns)
         self._gpu = gpu
         self._program = program or shutil.which(IOREG) or f"/usr/sbin/{IOREG}"
-        self._every_s = EVERY_S
         self._due_ns = 0
         self._resets: Reading = NO_GPU
         self._faults: tuple[GpuFault, ...] = ()
 
     def sample(self) -> Iterable[Event]:
-        """Take a sample every 2 s, or every 5 s if it takes long.
+        """Take a sample every 2 s.
 
         Units: `busy_pct` is the driver's mean over about a second; memory in bytes, now.
         """
@@ -56,12 +54,10 @@ class AppleProbe(GpuProbe):
         if begun_ns < self._due_ns:
             return
         device = self._device()
-        took_ns = self._clock_ns() - begun_ns
-        self._every_s = SELDOM_S if took_ns > SLOW_NS else EVERY_S
         # See `HostProbe` for early ticks.
-        self._due_ns = begun_ns + int(self._every_s * 1e9) - 500_000_000
+        self._due_ns = begun_ns + int(EVERY_S * 1e9) - 500_000_000
         if isinstance(device, Missing):
-            yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=self._every_s)
+            yield replace(absent_gpu(self._gpu, begun_ns, device.reason), every_s=EVERY_S)
             return
         statistics: Node = device["PerformanceStatistics"]
         self._note_resets(_number(statistics, "recoveryCount"), begun_ns)
@@ -72,7 +68,7 @@ class AppleProbe(GpuProbe):
         yield replace(
             without,
             name=_name(device) or self._gpu.name,
-            every_s=self._every_s,
+            every_s=EVERY_S,
             load=_load(without, busy if isinstance(busy, Missing) else min(100.0, max(0.0, busy)), "ioreg"),
             memory=replace(without.memory, used_bytes=used, total_bytes=float(memory_bytes()), unified=True),
             processes=GpuProcesses(no_list_reason=NO_PROCESSES, busy_by_pid=Missing(NO_PROCESSES)),

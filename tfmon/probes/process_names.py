@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 
 from tfmon.model.codec import clean
@@ -15,39 +16,28 @@ LONGEST = 300
 _MOST_PARENTS = 64
 
 
-class ProcessNames:
-    """Reads users and command lines. Linux only. Thread: one."""
+def read_names(pids: Collection[int], root: Path = Path("/")) -> dict[int, ProcessName]:
+    """Return the users and command lines of living, visible processes. Linux only."""
+    names, proc = {}, str(root / "proc")
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            user = user_of(os.stat(f"{proc}/{pid}").st_uid)
+            argv = (read_file(f"{proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
+            result = None if argv else read_stat(proc, pid)
+            command = (argv if result is None else result[0]).decode("utf-8", "replace")
+            names[pid] = ProcessName(user, one_line(command, LONGEST), _is_ours(proc, pid))
+    return names
 
-    def __init__(
-        self, root: Path = Path("/"), *, own_pid: int | None = None, user_of: Callable[[int], str] | None = None
-    ) -> None:
-        self._proc = str(root / "proc")
-        self._own_pid = os.getpid() if own_pid is None else own_pid
-        self._user_of = user_of or _user_of
 
-    def read(self, pids: Collection[int]) -> dict[int, ProcessName]:
-        """Return the names of living, visible processes."""
-        return {pid: name for pid in pids if (name := self._read_name(pid)) is not None}
-
-    def _read_name(self, pid: int) -> ProcessName | None:
-        try:
-            owner = os.stat(f"{self._proc}/{pid}").st_uid
-        except OSError:
-            return None
-        argv = (read_file(f"{self._proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
-        result = None if argv else read_stat(self._proc, pid)
-        command = (argv if result is None else result[0]).decode("utf-8", "replace")
-        return ProcessName(self._user_of(owner), one_line(command, LONGEST), self._is_ours(pid))
-
-    def _is_ours(self, pid: int) -> bool:
-        for _ in range(_MOST_PARENTS):
-            if pid == self._own_pid:
-                return True
-            result = read_stat(self._proc, pid) if pid > 1 else None
-            if result is None:
-                return False
-            pid = int(result[1][1])
-        return False
+def _is_ours(proc: str, pid: int) -> bool:
+    for _ in range(_MOST_PARENTS):
+        if pid == os.getpid():
+            return True
+        result = read_stat(proc, pid) if pid > 1 else None
+        if result is None:
+            return False
+        pid = int(result[1][1])
+    return False
 
 
 def one_line(text: str, limit: int) -> str:
@@ -56,7 +46,8 @@ def one_line(text: str, limit: int) -> str:
 
 
 @functools.cache
-def _user_of(number: int) -> str:
+def user_of(number: int) -> str:
+    """Return a user's name, or the number as text."""
     import pwd
 
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuMemory, GpuProcesses, GpuSample, unread
@@ -23,7 +24,7 @@ from tfmon.probes.nvidia.usage import (
     machine_memory,
     memory_by_pid,
 )
-from tfmon.probes.process_names import ProcessNames
+from tfmon.probes.process_names import read_names
 
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 WSL = Missing("WSL2 does not report which process uses the GPU")
@@ -37,7 +38,7 @@ class DriverContext:
     """Facts about all devices."""
 
     clock_ns: Callable[[], int]
-    names: ProcessNames
+    root: Path
     no_process_list: Missing | None = None
     """Some drivers list wrong fields. On WSL2, functions about processes may crash."""
     foreign_pids: bool = False
@@ -121,7 +122,7 @@ class NvidiaDevice:
             busy_by_pid=busy,
             since_ns=self._busy.shares_since_ns,
             until_ns=self._busy.shares_until_ns,
-            names={} if self._context.foreign_pids else self._context.names.read(pids),
+            names={} if self._context.foreign_pids else read_names(pids, self._context.root),
             no_names_reason=HIDDEN.reason if self._context.foreign_pids else "",
             foreign_pids=self._context.foreign_pids,
         )

@@ -19,13 +19,10 @@ from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia.device import UNRELIABLE_LIST, WSL, DriverContext, NvidiaDevice
 from tfmon.probes.nvidia.nvml import (
     CRASHES,
-    DRIVER_NOT_LOADED,
-    GPU_IS_LOST,
     LIBRARY_MISMATCH,
     LIBRARY_NOT_FOUND,
     NO_ANSWER,
     NOT_LISTED,
-    RESET_REQUIRED,
     WRONG_PACKAGE,
     DeviceFailedError,
     Nvml,
@@ -35,12 +32,10 @@ from tfmon.probes.nvidia.nvml import (
     open_nvml,
 )
 from tfmon.probes.nvidia.power import FaultLog
-from tfmon.probes.process_names import ProcessNames
 
-_RETRY_S = {DRIVER_NOT_LOADED: 30.0, GPU_IS_LOST: 60.0, RESET_REQUIRED: 60.0}
-"""Until the driver is opened again; after other failures 5 s, then twice as long each time."""
+_RETRY_S = 30.0
+"""Until the driver is opened again after a failure."""
 _PERMANENT = frozenset({LIBRARY_MISMATCH, LIBRARY_NOT_FOUND, WRONG_PACKAGE, CRASHES, NO_ANSWER})
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 5.0, 60.0
 _REHEARSAL_S = 10.0
 
 
@@ -69,14 +64,12 @@ class NvidiaProbe(GpuProbe):
         self._root = root
         self._survives = survives or survives_sampling
         self._before_s = before_s
-        self._names = ProcessNames(root)
         self._wsl = in_wsl(root)
         self._rehearsed = False
         self._fault_log = FaultLog()
         self._backoff = Backoff(clock_ns)
         self._nvml: Nvml | None = None
         self._retry_at_ns: int | None = 0
-        self._pause_s = _FIRST_PAUSE_S
         self.failure: NvmlFailure | None = None
 
     def sample(self) -> Iterable[Event]:
@@ -122,7 +115,7 @@ class NvidiaProbe(GpuProbe):
         self._fault_log.open(opened, gpus)
         context = DriverContext(
             self._clock_ns,
-            self._names,
+            self._root,
             no_process_list=WSL if self._wsl else _list_problem(opened.call("nvmlSystemGetDriverVersion")),
             foreign_pids=in_pid_namespace(self._root),
             before_s=self._before_s,
@@ -161,18 +154,9 @@ class NvidiaProbe(GpuProbe):
         self.failure, self._failures = failure, dict.fromkeys(self._gpus, failure)
 
     def _plan_retry(self) -> None:
-        if self._retry_at_ns is not None:
-            return
         failures = [*self._failures.values()] if self.failure is None else [self.failure]
-        if not failures:
-            self._pause_s = _FIRST_PAUSE_S
-            return
-        if all(failure.code in _PERMANENT for failure in failures):
-            return
-        wait_s = min(_RETRY_S.get(failure.code, self._pause_s) for failure in failures)
-        if any(failure.code not in _RETRY_S for failure in failures):
-            self._pause_s = min(_LONGEST_PAUSE_S, 2 * self._pause_s)
-        self._retry_at_ns = self._clock_ns() + int(wait_s * 1e9)
+        if self._retry_at_ns is None and any(failure.code not in _PERMANENT for failure in failures):
+            self._retry_at_ns = self._clock_ns() + int(_RETRY_S * 1e9)
 
 
 def rehearse() -> None:
