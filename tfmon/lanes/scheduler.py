@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tfmon.lanes.lane_process import LaneProcess
 from tfmon.model.lane_events import PAUSED, PhaseEntered
@@ -17,51 +17,11 @@ HUNG_EVERY = 32
 """Rounds between two slices of an unresponsive lane."""
 
 
-class RoundOrder:
-    """The order of slices: A B, B A, A B, … so that a drift of the machine affects all lanes equally.
-
-    A round ends when all machines have finished it. A lane that cannot train is skipped, and joins the next round
-    later.
-    """
-
-    def __init__(self, machines: Mapping[str, str] | None = None) -> None:
-        self.round = 0
-        self._machines = machines or {}
-        self._left: list[str] = []
-
-    @property
-    def upcoming(self) -> int:
-        """The round of the next slice."""
-        return self.round if self._left else self.round + 1
-
-    def next(self, lanes: Sequence[str], training: Collection[str] = ()) -> tuple[str, int] | None:
-        """Return a lane whose slice can begin, and its round."""
-        if not training:
-            self._left = [lane for lane in self._left if lane in lanes]
-            if not self._left and lanes:
-                self.round += 1
-                self._left = list(lanes) if self.round % 2 else list(reversed(lanes))
-        busy = {self._machines.get(lane) for lane in training}
-        lane = next(
-            (
-                candidate
-                for candidate in self._left
-                if candidate in lanes and self._machines.get(candidate) not in busy
-            ),
-            None,
-        )
-        if lane is None:
-            return None
-        self._left.remove(lane)
-        return lane, self.round
-
-    def break_off(self) -> None:
-        """Begin a new round."""
-        self._left = []
-
-
 class Scheduler:
     """Decides which lanes train.
+
+    The order of slices is A B, B A, A B, … so that a drift of the machine affects all lanes equally. A round ends
+    when all machines have finished it. A lane that cannot train is skipped, and joins the next round later.
 
     All lanes get the start signal when the last is ready. When interleaved, a lane that does not train is
     suspended: its input pipeline would use the CPU. No slice begins while a lane gets ready. Lanes of different
@@ -95,7 +55,9 @@ class Scheduler:
         self._machines = dict(machines or {})
         self._mode = mode
         self._slice_s = slice_s
-        self._order = RoundOrder(self._machines)
+        self._round = 0
+        self._left: list[str] = []
+        """Lanes without a slice in this round."""
         self._started = False
         self._ready: set[str] = set()
         self._ended: set[str] = set()
@@ -187,7 +149,7 @@ class Scheduler:
 
     def _change_over(self, interleaved_before: bool) -> None:
         if self._interleaved != interleaved_before:
-            self._order.break_off()
+            self._left = []
             if not self._interleaved:
                 self._in_slice = set()
                 self._session.grant_slice("", ())
@@ -250,17 +212,30 @@ class Scheduler:
                     self._start(lane, Run())
 
     def _grant_slices(self, runnable: Sequence[str]) -> bool:
-        order = self._order
         began = False
         healthy = [lane for lane in runnable if lane not in self._unresponsive]
-        if healthy and order.upcoming % HUNG_EVERY:
+        upcoming = self._round if self._left else self._round + 1
+        if healthy and upcoming % HUNG_EVERY:
             runnable = healthy
-        while (due := order.next(runnable, self._training)) is not None:
-            lane, number = due
+        while (lane := self._next(runnable)) is not None:
             self._grant(lane)
-            self._start(lane, RunSlice(round=number, seconds=self._seconds(lane)))
+            self._start(lane, RunSlice(round=self._round, seconds=self._seconds(lane)))
             began = True
         return began
+
+    def _next(self, lanes: Sequence[str]) -> str | None:
+        """Return a lane whose slice can begin."""
+        if not self._training:
+            self._left = [lane for lane in self._left if lane in lanes]
+            if not self._left and lanes:
+                self._round += 1
+                self._left = list(lanes) if self._round % 2 else list(reversed(lanes))
+        busy = {self._machines.get(lane) for lane in self._training}
+        free = (lane for lane in self._left if lane in lanes and self._machines.get(lane) not in busy)
+        lane = next(free, None)
+        if lane is not None:
+            self._left.remove(lane)
+        return lane
 
     def _seconds(self, lane: str) -> float:
         if self._exclusive and self._exclusive_slice_s:
