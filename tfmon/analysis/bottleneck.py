@@ -203,10 +203,11 @@ def _of_one_gpu(snapshot: Snapshot, lane: LaneState, gpu: GpuSample) -> list[str
     if (use := gpu_others(lane, gpu.index)) is not None and use.shown:
         lines.append(f"{use.text}: try changes after those processes have ended")
     lane_pids = own_pids(snapshot.hosts, snapshot.lanes, lane.spec.host)
-    held = [] if gpu.processes.foreign_pids else holders(gpu.processes, lane_pids)
+    held = {} if gpu.processes.foreign_pids else holders(gpu.processes, lane_pids)
     if held:
-        most = f", {'the most ' if len(held) > 1 else ''}by {process_text(held[0].name)}" if held[0].name else ""
-        used = units.memory(sum(holder.used_bytes for holder in held))
+        name = gpu.processes.names.get(next(iter(held)))
+        most = f", {'the most ' if len(held) > 1 else ''}by {process_text(name)}" if name else ""
+        used = units.memory(sum(held.values()))
         whose = "this GPU's memory" if lane.spec.devices == 1 else f"the memory of {which}"
         lines.append(f"others hold {used} of {whose}{most}")
     return lines

@@ -87,9 +87,7 @@ def plain(value: object, *, whole: bool = True) -> Any:
     if isinstance(value, dict):
         keys = {*map(type, value)}
         if keys <= {str}:
-            return {key: item if type(item) in _UNCHANGED else convert(item) for key, item in value.items()}
-        if keys == {int} == {*map(type, value.values())}:
-            return [*map(list, value.items())]
+            return {key: convert(item) for key, item in value.items()}
         return [[convert(key), convert(item)] for key, item in value.items()]
     if isinstance(value, tuple | list):
         return [*map(convert, value)]
@@ -98,7 +96,7 @@ def plain(value: object, *, whole: bool = True) -> Any:
         for name, default in _defaults(kind).items():
             item = getattr(value, name)
             if whole or item != default or type(item) is not type(default):
-                items[name] = item if type(item) in _UNCHANGED else convert(item)
+                items[name] = convert(item)
         return items
     return value
 
@@ -174,9 +172,7 @@ def _reader(kind: Any, strict: bool) -> _Reader:
         return _dataclass_reader(kind, strict)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Annotated and isinstance(arguments[1], Range):
-        low, high = arguments[1].low, arguments[1].high
-        whole = max(low, -LARGEST_INT), min(high, LARGEST_INT)
-        return functools.partial(_read_range, _reader(arguments[0], strict), low, high, *whole)
+        return functools.partial(_read_range, _reader(arguments[0], strict), arguments[1])
     if origin in (typing.Union, types.UnionType):
         return _union_reader(arguments, strict)
     if origin is tuple and arguments[1:] == (Ellipsis,):
@@ -284,12 +280,10 @@ def _read_choice(choices: tuple[object, ...], value: object) -> object:
     return value
 
 
-def _read_range(reader: _Reader, low: float, high: float, least: float, most: float, value: object) -> object:
-    if type(value) is int and least <= value <= most:
-        return value
+def _read_range(reader: _Reader, limits: Range, value: object) -> object:
     number: Any = reader(value)
-    if not low <= number <= high:  # also nan
-        raise CodecError(f"{cut(number)} is not from {low:g} to {high:g}")
+    if not limits.low <= number <= limits.high:  # also nan
+        raise CodecError(f"{cut(number)} is not from {limits.low:g} to {limits.high:g}")
     return number
 
 

@@ -46,34 +46,23 @@ def taken(processes: GpuProcesses, lane_pids: Collection[int]) -> Taken | None:
     return Taken(since_ns, until_ns, min(100.0, sum(theirs.values())), len(theirs), first)
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
-    pid: int
-    used_bytes: int
-    name: ProcessName | None
-
-
-def holders(processes: GpuProcesses, lane_pids: Collection[int] = ()) -> list[_Holder]:
-    """Return others with GPU memory, the largest first."""
-    result = [
-        _Holder(pid, used, processes.names.get(pid))
-        for pid in processes.of_others(lane_pids)
-        if (used := processes.used_by_pid.get(pid))
-    ]
-    return sorted(result, key=lambda user: (-user.used_bytes, user.pid))
+def holders(processes: GpuProcesses, lane_pids: Collection[int] = ()) -> dict[int, int]:
+    """Return the bytes of GPU memory by process of others, the largest first."""
+    used = {pid: used for pid in processes.of_others(lane_pids) if (used := processes.used_by_pid.get(pid))}
+    return dict(sorted(used.items(), key=lambda holder: (-holder[1], holder[0])))
 
 
 def held_text(sample: GpuSample, device: str, lane_pids: Collection[int] = ()) -> str:
     """Describe the memory of other processes, if considerable."""
     result, total = holders(sample.processes, lane_pids), known(sample.memory.total_bytes)
-    held = sum(user.used_bytes for user in result)
+    held = sum(result.values())
     if not total or held < HELD * total:
         return ""
     who = "another process holds" if len(result) == 1 else f"{len(result)} other processes hold"
-    first = result[0]
-    most = "" if len(result) == 1 else f"; the most, {_gib(first.used_bytes)} GiB,"
+    pid, used = next(iter(result.items()))
+    most = "" if len(result) == 1 else f"; the most, {_gib(used)} GiB,"
     subject = f"{who} {_gib(held)} of the {_gib(total)} GiB of {device}"
-    return f"{subject}{most}{' by' if most else ':'} {process_text(first.name)} (pid {first.pid})"
+    return f"{subject}{most}{' by' if most else ':'} {process_text(sample.processes.names.get(pid))} (pid {pid})"
 
 
 def _gib(value: float) -> str:

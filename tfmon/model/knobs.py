@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
@@ -52,13 +53,10 @@ class Knob:
         for choice in self.choices:
             if word == str(choice).lower():
                 return choice
-        for number in (int, float) if self._takes_fractions() else (int,):
-            try:
-                return self.check(number(word))
-            except ValueError as error:
-                if isinstance(error, KnobError):
-                    raise
-        raise self._error(text)
+        number = _number(word)
+        if number is None or (isinstance(number, float) and not self._takes_fractions()):
+            raise self._error(text)
+        return self.check(number)
 
     def check(self, value: object) -> KnobValue:
         """Return an allowed value; raises KnobError."""
@@ -282,23 +280,22 @@ def _guess(name: str, text: str) -> KnobValue:
                 return knob.parse(text)
     if text.lower() in ("on", "off", "true", "false"):
         return text.lower() in _ON
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
+    number = _number(text)
+    return text if number is None else number
+
+
+def _number(text: str) -> float | None:
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None
 
 
 def _power_of_two_beyond(value: float, direction: int) -> int:
-    power = 1
     if direction > 0:
-        while power <= value:
-            power *= 2
-        return power
-    while power * 2 < value:
-        power *= 2
-    return power if power < value else 0
+        return 1 << max(0, int(value)).bit_length()
+    below = math.ceil(value) - 1
+    return 1 << below.bit_length() - 1 if below > 0 else 0
 
 
 def _either(names: Sequence[str]) -> str:

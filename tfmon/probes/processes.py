@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.machine import need_psutil
@@ -53,24 +53,6 @@ class Usage:
     """Time in which the threads waited for a core."""
     signal: int = 0
     """Ended a zombie."""
-
-
-class Processes(Protocol):
-    """A process table."""
-
-    def now_s(self) -> float:
-        """Return the time on the clock of `started_s`."""
-
-    def rows(self) -> dict[int, Row]:
-        """Read the whole table. Costs 10 to 45 µs a process."""
-
-    def usage(self, pid: int) -> Usage | None:
-        """Read one process, or `None` if it is gone."""
-
-
-def process_table() -> Processes:
-    """Return this machine's table, or raise NoReadingError."""
-    return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 
 class LinuxProcesses:
@@ -238,6 +220,14 @@ class PsutilProcesses:
             return int(process.memory_full_info().uss)
         except self._psutil.AccessDenied:
             return Missing("the system does not permit tfmon to read it")
+
+
+Processes: TypeAlias = LinuxProcesses | PsutilProcesses
+
+
+def process_table() -> Processes:
+    """Return this machine's table, or raise NoReadingError."""
+    return LinuxProcesses() if sys.platform == "linux" else PsutilProcesses()
 
 
 def _group(pid: int) -> tuple[int, int]:

@@ -78,10 +78,10 @@ class Recording:
     def __len__(self) -> int:
         return len(self.times_ns)
 
-    def events(self, until: int | None = None, without: Iterable[type] = ()) -> Iterator[Event]:
-        """Read the events before a position."""
+    def events(self, without: Iterable[type] = ()) -> Iterator[Event]:
+        """Read the events, except some kinds."""
         skipped = tuple(b'{"type":"%b",' % kind.__name__.encode() for kind in without)
-        for position in range(len(self) if until is None else until):
+        for position in range(len(self)):
             if not (line := self._line(position)).startswith(skipped):
                 yield self._read(position, line)
 

@@ -139,7 +139,6 @@ GROUP_KILLS = "the kernel killed {} in this control group for lack of memory jus
 MOST_COUNTS = 60
 UNLIMITED = 2**60
 """No limit, in version 1."""
-_KILLED = re.compile(r"Killed process (\d+) \(([^)\n]*)\).*?anon-rss:(\d+)kB")
 MACHINE_KILLS = "the kernel killed {} on this machine for lack of memory just then"
 
 
@@ -175,27 +174,8 @@ class MemoryKills:
             texts = [read_text(folder / name).strip() for folder in folders for name, *_ in _MEMORY_FILES]
             limits = [int(text) for text in texts if text.isdecimal() and int(text) < UNLIMITED]
             limit = f"; its limit is {min(limits) / 2**30:.2f} GiB" if limits else ""
-            return GROUP_KILLS.format(_processes(group)) + limit + self._record()
-        return MACHINE_KILLS.format(_processes(machine)) + self._record() if machine else ""
-
-    def _record(self) -> str:
-        records: list[bytes] = []
-        try:
-            log = os.open(self._root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            return ""
-        try:
-            while record := os.read(log, 8192):
-                records.append(record)
-        except OSError:
-            pass  # that was the last
-        finally:
-            os.close(log)
-        result = _KILLED.findall(b"".join(records).decode("utf-8", "replace"))
-        if not result:
-            return ""
-        pid, name, kib = result[-1]
-        return f"; its log says: process {pid} ({name}), with {int(kib) / 2**20:.2f} GiB"
+            return GROUP_KILLS.format(_processes(group)) + limit
+        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
 
     def _read(self) -> tuple[int | None, int | None]:
         group = _oom_kills(self._group) if self._group is not None else None
