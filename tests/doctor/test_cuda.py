@@ -59,7 +59,7 @@ def test_all_are_opened_where_tensorflow_would_find_them_and_missing_and_broken_
     library(toolkit, "libcublas.so.12").write_bytes(b"no library")
     facts = toolkit.facts()
     assert find("cuda-libraries", facts).found == f"libcublas.so.12, {name} cannot be opened"
-    conda = replace(facts, python=replace(facts.python, conda=True), build=replace(facts.build, installer="conda"))
+    conda = replace(facts, python=replace(facts.python, conda=True), wheel=replace(facts.wheel, installer="conda"))
     assert "-c conda-forge 'tensorflow=*=cuda*'" in find("cuda-libraries", conda).fix
 
 

@@ -133,11 +133,11 @@ class TestCapability:
         finding = find("compute-capability", with_gpu(server, H200, RTX5090))
         assert "RTX 5090 has compute capability 12.0" in finding.found
         assert "container" in finding.fix and "CUDA_ERROR_INVALID_PTX" in finding.evidence[0]
-        compiled = with_gpu(replace(server, build=replace(server.build, capabilities=("compute_80",))), H200)
+        compiled = with_gpu(replace(server, wheel=replace(server.wheel, capabilities=("compute_80",))), H200)
         assert "CUDA_CACHE_MAXSIZE" in find("compute-capability", compiled).fix
         assert "older TensorFlow" in find("compute-capability", with_gpu(server, K80)).fix
-        newer = replace(server.build, capabilities=("sm_86", "compute_90"))
-        older_gpu = with_gpu(replace(server, build=newer), replace(H200, capability=(8, 0)))
+        newer = replace(server.wheel, capabilities=("sm_86", "compute_90"))
+        older_gpu = with_gpu(replace(server, wheel=newer), replace(H200, capability=(8, 0)))
         assert find("compute-capability", older_gpu).status == BROKEN, "code for 8.6 does not run on 8.0"
         assert find("compute-capability", with_gpu(server, K80, H200, visible="GPU-aa")).status == OK
 

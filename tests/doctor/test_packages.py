@@ -57,7 +57,6 @@ class TestPython:
     @pytest.mark.parametrize(("version", "status"), [((3, 9, 1), BROKEN), ((3, 14, 0), BROKEN), ((3, 12, 4), OK)])
     def test_without_wheels(self, bench, version, status):
         facts = bench.facts(wheel=None)
-        facts = replace(facts, build=replace(facts.build, requires_python=""))
         assert find("python", replace(facts, python=replace(facts.python, version=version))).status == status
         conda = replace(facts.python, version=(3, 14, 0), conda=True)
         fix = find("python", replace(facts, python=conda)).fix

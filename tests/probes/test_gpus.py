@@ -182,11 +182,13 @@ def test_rules_of_the_variable(value, seen):
 class TestWheel:
     def test_read_without_importing(self, site, monkeypatch):
         monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
-        site("tensorflow-2.21.0", "tensorflow_estimator-2.15.0", "tensorflow_metal-1.2.0")
-        assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0", HERE)
+        home = str(site("tensorflow-2.21.0", "tensorflow_estimator-2.15.0", "tensorflow_metal-1.2.0"))
+        assert read_wheel() == Wheel("tensorflow", "2.21.0", True, "1.2.0", HERE, home=home)
         assert "tensorflow" not in sys.modules
         site("tensorflow_intel-2.15.0", cuda=False)
-        assert read_wheel() == Wheel("tensorflow-intel", "2.15.0", False, "1.2.0", HERE), "not the shell"
+        assert read_wheel() == Wheel("tensorflow-intel", "2.15.0", False, "1.2.0", HERE, home=home), (
+            "not the shell"
+        )
 
     def test_first_on_the_path_wins_or_none(self, site, tmp_path, put):
         folder = site("tensorflow-2.21.0", package=False)  # left over from an uninstall
@@ -195,13 +197,13 @@ class TestWheel:
         (folder / "tensorflow/__init__.py").touch()
         other = put("other/tensorflow/__init__.py", "").parents[1]
         (other / "tensorflow_cpu-2.20.0.dist-info").mkdir()
-        assert find_wheel([str(other), str(folder)]) == Wheel("tensorflow-cpu", "2.20.0", None, "")
+        assert find_wheel([str(other), str(folder)]) == Wheel("tensorflow-cpu", "2.20.0", home=str(other))
 
     def test_a_build_for_rocm(self, site):
         folder = site("tensorflow_rocm-2.18.1", cuda=False)
         info = folder / "tensorflow/python/platform/build_info.py"
         info.write_text("build_info = dict([('is_cuda_build', False), ('is_rocm_build', True)])\n")
-        assert read_wheel() == Wheel("tensorflow-rocm", "2.18.1", False, "", HERE, rocm=True)
+        assert read_wheel() == Wheel("tensorflow-rocm", "2.18.1", False, "", HERE, True, str(folder))
 
     def test_another_interpreter_is_asked_once(self, site, tmp_path, put):
         folder = site("tensorflow-2.18.0", cuda=False)
@@ -209,7 +211,8 @@ class TestWheel:
         python = put("python", f"#!/bin/sh\necho called >> {tmp_path}/calls\necho '{answer}'\n", 0o755)
         sys.path = []
         for _ in range(2):
-            assert read_wheel(python, timeout_s=PATIENCE_S) == Wheel("tensorflow", "2.18.0", False, "", "3.12.1")
+            wheel = Wheel("tensorflow", "2.18.0", False, "", "3.12.1", home=str(folder))
+            assert read_wheel(python, timeout_s=PATIENCE_S) == wheel
         assert (tmp_path / "calls").read_text() == "called\n"
 
 

@@ -8,7 +8,7 @@ from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.cuda import DriverFiles, Library, XlaFiles
 from tfmon.probes.find_gpus import conclude
-from tfmon.probes.interpreter import Build, Distribution, Interpreter, Wheel
+from tfmon.probes.interpreter import Distribution, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.surroundings import HostFacts, Platform
 from tfmon.probes.trial_import import Import
@@ -34,8 +34,6 @@ class Facts:
     distributions: tuple[Distribution, ...] = ()
     wheel: Wheel | None = None
     """Without the files that shadow it."""
-    home: str = ""
-    build: Build = field(default_factory=Build)
     shadows: tuple[str, ...] = ()
     """Imported instead of TensorFlow."""
     local_shadows: tuple[str, ...] = ()
@@ -51,6 +49,11 @@ class Facts:
     own_pids: tuple[int, ...] = ()
     """Processes of the running race."""
     seconds: float = 0.0
+
+    @property
+    def build(self) -> Wheel:
+        """The installed TensorFlow, or one without facts."""
+        return self.wheel or Wheel()
 
     @property
     def obstacle(self) -> Obstacle | None:

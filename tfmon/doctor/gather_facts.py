@@ -11,16 +11,7 @@ from pathlib import Path
 from tfmon.doctor.facts import VARIABLES, Facts
 from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.find_gpus import look, read_visibility
-from tfmon.probes.interpreter import (
-    Build,
-    describe_interpreter,
-    distributions,
-    find_home,
-    find_shadows,
-    find_wheel,
-    read_build,
-    shadows_on,
-)
+from tfmon.probes.interpreter import describe_interpreter, distributions, find_shadows, find_wheel, shadows_on
 from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.surroundings import LoadWatch, OthersLoad, read_host, read_platform
 from tfmon.probes.trial_import import import_tensorflow
@@ -53,9 +44,7 @@ def gather_facts(
     shadows = shadows_on(interpreter.path)
     blocked = {str(Path(shadow).parent) for shadow in shadows}
     path = [folder for folder in interpreter.path if folder not in blocked]
-    installed = tuple(distributions(path))
-    wheel, home = find_wheel(path), find_home(path)
-    build = read_build(home, installed, wheel.distribution) if wheel is not None and home is not None else Build()
+    wheel = find_wheel(path)
     visibility = read_visibility(
         environ=environ,
         root=root,
@@ -66,12 +55,12 @@ def gather_facts(
     driver = read_driver_files(root)
     samples = tuple(look(visibility.physical_gpus))
     folder = folder or Path.cwd()
-    separate = home is None or folder.resolve() != home.resolve()
+    separate = wheel is None or folder.resolve() != Path(wheel.home).resolve()
     libraries = xla = imported = view = None
     has_gpu = platform.system == "Linux" and (visibility.has_nvidia or driver.nodes)
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
-        libraries = open_libraries(interpreter.executable, str(home), build, environ=environ)
-        xla = find_xla_files(str(home), folder, environ, root)
+        libraries = open_libraries(interpreter.executable, wheel, environ=environ)
+        xla = find_xla_files(wheel.home, folder, environ, root)
     load = watch.finish() if others is None else others
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
@@ -82,12 +71,10 @@ def gather_facts(
         visibility=visibility,
         platform=platform,
         environ={name: environ[name] for name in VARIABLES if name in environ},
-        distributions=installed,
+        distributions=tuple(distributions(path)),
         wheel=wheel,
-        home=str(home or ""),
-        build=build,
         shadows=shadows,
-        local_shadows=find_shadows(folder, alone=home is None) if separate else (),
+        local_shadows=find_shadows(folder, alone=wheel is None) if separate else (),
         libraries=libraries,
         xla=xla,
         driver=driver,

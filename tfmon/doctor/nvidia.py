@@ -120,33 +120,28 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
     f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
 )
 def _compute_capability(facts: Facts) -> Finding:
-    devices = [device for device in visible_devices_of(facts) if device.capability is not None]
+    devices = [(gpu, gpu.capability) for gpu in visible_devices_of(facts) if gpu.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "compute capability unknown")
     built = f"built for {' '.join(known)}"
-    evidence = [f"GPU {device.index} {device.name}: {_written(device)}" for device in devices]
-    for device in devices:
-        assert device.capability is not None
-        major, minor = device.capability
-        if any(
-            target_major == major and other <= minor for target_major, other in _targets(known, ("sm", "compute"))
-        ):
+    evidence = [f"GPU {gpu.index} {gpu.name}: {_written(capability)}" for gpu, capability in devices]
+    for gpu, capability in devices:
+        targets = _targets(known, ("sm", "compute"))
+        if any(target[0] == capability[0] and target[1] <= capability[1] for target in targets):
             continue
-        result = f"{device.name} has compute capability {_written(device)}; this TensorFlow is {built}"
-        if not any(target <= device.capability for target in _targets(known, ("compute",))):
+        result = f"{gpu.name} has compute capability {_written(capability)}; this TensorFlow is {built}"
+        expected = "machine code for it in the wheel, not only PTX"
+        if not any(target <= capability for target in _targets(known, ("compute",))):
             fix = "use an older TensorFlow whose wheel has it, or build TensorFlow for it"
             return broken(result, "a wheel with code for it", fix, *evidence)
-        if device.capability is not None and device.capability >= FAILS_FROM:
+        if capability >= FAILS_FROM:
             sign = "operations fail with CUDA_ERROR_INVALID_PTX or CUDA_ERROR_INVALID_HANDLE"
-            return broken(
-                result, "machine code for it in the wheel, not only PTX", remedies.NEW_GPU, sign, *evidence
-            )
+            return broken(result, expected, remedies.NEW_GPU, sign, *evidence)
         fix = "wait once, up to 30 minutes, and keep the result: export CUDA_CACHE_MAXSIZE=4294967296"
-        return warning(result, "machine code for it in the wheel, not only PTX", fix, *evidence)
-    return ok(
-        ", ".join(dict.fromkeys(f"{device.name} {_written(device)}" for device in devices)), built, *evidence
-    )
+        return warning(result, expected, fix, *evidence)
+    names = dict.fromkeys(f"{gpu.name} {_written(capability)}" for gpu, capability in devices)
+    return ok(", ".join(names), built, *evidence)
 
 
 @CHECKS.add("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
@@ -182,8 +177,8 @@ def visible_devices_of(facts: Facts) -> list[Gpu]:
     return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
 
 
-def _written(device: Gpu) -> str:
-    return "" if device.capability is None else f"{device.capability[0]}.{device.capability[1]}"
+def _written(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"
 
 
 def _targets(known: tuple[str, ...], kinds: tuple[str, ...]) -> list[tuple[int, int]]:
@@ -307,7 +302,9 @@ def _library_path(facts: Facts) -> Finding:
     taken = [
         library for library in facts.libraries if not library.wheel and str(Path(library.path).parent) in folders
     ]
-    packaged = [library.name for library in taken if any(Path(facts.home).glob(f"nvidia/*/lib/{library.name}"))]
+    packaged = [
+        library.name for library in taken if any(Path(facts.build.home).glob(f"nvidia/*/lib/{library.name}"))
+    ]
     if packaged:
         result = f"it puts {', '.join(packaged)} before those installed with TensorFlow"
         evidence = [f"{library.name}: {library.path}" for library in taken]

@@ -77,7 +77,7 @@ def _tensorflow_installed(facts: Facts) -> Finding:
         fix = remedies.install(facts, remedies.tensorflow_package(facts))
         return broken(result, "a TensorFlow in this environment", fix, *left, f"looked in {facts.python.prefix}")
     wheel = facts.wheel
-    return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.home)
+    return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.build.home)
 
 
 @CHECKS.add(
@@ -175,7 +175,7 @@ def _gpu_build(facts: Facts) -> Finding:
         return ok("ROCm", "build_info: is_rocm_build True")
     if facts.wheel.has_cuda is None:
         fix = "see what TensorFlow itself says below; `tfmon doctor` without --no-import imports it"
-        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.home}/tensorflow")
+        return warning("the wheel does not say", "a build with CUDA", fix, f"{facts.build.home}/tensorflow")
     build = facts.build
     return ok(
         f"CUDA {build.cuda_version}, cuDNN {build.cudnn_version}", f"built for {' '.join(build.capabilities)}"

@@ -40,13 +40,13 @@ def uninstall(facts: Facts, *packages: str) -> str:
     return _in_image(facts, f"{_before(facts)}{_remove(facts)} {' '.join(packages)}")
 
 
-def tensorflow_package(facts: Facts, version: str = "") -> str:
+def tensorflow_package(facts: Facts) -> str:
     """Return pip's name of a TensorFlow, with CUDA for a possible GPU."""
     x86 = facts.platform.system == "Linux" and facts.platform.machine == "x86_64"
     extra = "[and-cuda]" if x86 and (facts.has_nvidia or facts.platform.wsl) else ""
-    if facts.platform.system == "Darwin" and facts.platform.machine == "arm64" and not version:
+    if facts.platform.system == "Darwin" and facts.platform.machine == "arm64":
         return f"{METAL_TENSORFLOW} tensorflow-metal=={METAL}"
-    return f"'tensorflow{extra}=={version}'" if version else f"'tensorflow{extra}'" if extra else "tensorflow"
+    return f"'tensorflow{extra}'" if extra else "tensorflow"
 
 
 def same_tensorflow(facts: Facts) -> str:

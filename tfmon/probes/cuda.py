@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.probes.interpreter import NO_CWD, Build, run_script
+from tfmon.probes.interpreter import NO_CWD, Wheel, run_script
 from tfmon.system.limits import read_text
 
 DRIVER = "libcuda.so.1"
@@ -89,27 +89,27 @@ class DriverFiles:
     """Files that this user may not open."""
 
 
-def wanted_libraries(build: Build) -> tuple[str, ...]:
+def wanted_libraries(wheel: Wheel) -> tuple[str, ...]:
     """Return the libraries that a TensorFlow opens."""
-    cuda, cudnn = (text.partition(".")[0] for text in (build.cuda_version, build.cudnn_version))
+    cuda, cudnn = (text.partition(".")[0] for text in (wheel.cuda_version, wheel.cudnn_version))
     names = tuple(f"lib{name}.so.{version}" for name, version in _VERSIONS.get(cuda, {}).items())
     return (*names, f"libcudnn.so.{cudnn}") if names and cudnn else names
 
 
 def open_libraries(
-    python: str | Path, home: str | Path, build: Build, *, environ: Mapping[str, str], timeout_s: float = 20.0
+    python: str | Path, wheel: Wheel, *, environ: Mapping[str, str], timeout_s: float = 20.0
 ) -> tuple[Library, ...]:
     """Open libcuda and the libraries of a TensorFlow, in a process of its interpreter.
 
     The search order is the dynamic linker's. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
     """
     first = [Path(folder) for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    folders = [*first, *sorted(Path(home).glob("nvidia/*/lib"))]
+    folders = [*first, *sorted(Path(wheel.home).glob("nvidia/*/lib"))]
 
     def file(name: str) -> str:
         return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
 
-    names = (DRIVER, *wanted_libraries(build))
+    names = (DRIVER, *wanted_libraries(wheel))
     files = [(name, name if name == DRIVER else file(name)) for name in names]
     try:
         answer = run_script(python, _OPEN, json.dumps(files), environ=environ, timeout_s=timeout_s)
@@ -118,7 +118,7 @@ def open_libraries(
         return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)
     except (OSError, ValueError, LookupError):
         return (Library(DRIVER, error="the process that opened the libraries failed"),)
-    return tuple(_library(entry, Path(home)) for entry in opened)
+    return tuple(_library(entry, Path(wheel.home)) for entry in opened)
 
 
 def _library(entry: Mapping[str, str], home: Path) -> Library:

@@ -97,27 +97,23 @@ class Distribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
-    """A TensorFlow's build."""
+class Wheel:
+    """An installed TensorFlow."""
 
+    distribution: str = "tensorflow"
+    version: str = ""
+    has_cuda: bool | None = None
+    metal: str = ""
+    python: str = ""
+    rocm: bool = False
+    home: str = ""
+    """Folder on the import path."""
     cuda_version: str = ""
     cudnn_version: str = ""
     capabilities: tuple[str, ...] = ()
     requires_python: str = ""
     requires: tuple[str, ...] = ()
     installer: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Wheel:
-    """An installed TensorFlow."""
-
-    distribution: str
-    version: str
-    has_cuda: bool | None
-    metal: str
-    python: str = ""
-    rocm: bool = False
 
 
 def run_script(
@@ -192,31 +188,12 @@ def shadows_on(path: Sequence[str]) -> tuple[str, ...]:
     return tuple(result)
 
 
-def read_build(home: str | Path, distributions: Sequence[Distribution], name: str) -> Build:
-    """Return the build and requirements of a TensorFlow."""
-    info = _build_info(Path(home))
-    folder = next((dist.folder for dist in distributions if dist.name == name and name in BUILDS), "")
-    fields = message_from_string(read_text(Path(folder) / "METADATA") if folder else "")
-    return Build(
-        cuda_version=str(info.get("cuda_version") or ""),
-        cudnn_version=str(info.get("cudnn_version") or ""),
-        capabilities=tuple(str(capability) for capability in _listed(info.get("cuda_compute_capabilities"))),
-        requires_python=fields.get("Requires-Python") or "",
-        requires=tuple(fields.get_all("Requires-Dist", ())),
-        installer=read_text(Path(folder) / "INSTALLER").strip() if folder else "",
-    )
-
-
 def _build_info(home: Path) -> dict[str, object]:
     match = re.search(r"\((\[.*\])\)", read_text(home / BUILD_INFO), re.DOTALL)
     try:
         return dict(ast.literal_eval(match[1])) if match is not None else {}
     except (ValueError, TypeError, SyntaxError):
         return {}
-
-
-def _listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> Wheel | None:
@@ -237,24 +214,31 @@ def _described(python: str, timeout_s: float) -> Interpreter:
 
 def find_wheel(path: Sequence[str]) -> Wheel | None:
     """Return the first TensorFlow on an import path."""
-    home = find_home(path)
+    folders = [Path(folder) for folder in path if folder]
+    home = next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
     if home is None:
         return None
-    folders = [Path(folder) for folder in path if folder]
     metal = next((dist.version for dist in distributions(folders) if dist.name == "tensorflow-metal"), "")
-    builds = {dist.name: dist.version for dist in distributions([home]) if dist.name in BUILDS}
+    builds = [dist for dist in distributions([home]) if dist.name in BUILDS]
     # The package `tensorflow` may only require another one.
-    name = max(builds, key=len, default="tensorflow")
-    info = _build_info(home)
-    cuda = info.get("is_cuda_build")
-    has_cuda = cuda if isinstance(cuda, bool) else None
-    return Wheel(name, builds.get(name, ""), has_cuda, metal, rocm=info.get("is_rocm_build") is True)
-
-
-def find_home(path: Sequence[str]) -> Path | None:
-    """Return the first folder that has TensorFlow."""
-    folders = [Path(folder) for folder in path if folder]
-    return next((folder for folder in folders if (folder / "tensorflow/__init__.py").is_file()), None)
+    build = max(builds, key=lambda dist: len(dist.name), default=Distribution("tensorflow", "", ""))
+    info, folder = _build_info(home), Path(build.folder or home)
+    fields = message_from_string(read_text(folder / "METADATA"))
+    cuda, capabilities = info.get("is_cuda_build"), info.get("cuda_compute_capabilities")
+    return Wheel(
+        build.name,
+        build.version,
+        has_cuda=cuda if isinstance(cuda, bool) else None,
+        metal=metal,
+        rocm=info.get("is_rocm_build") is True,
+        home=str(home),
+        cuda_version=str(info.get("cuda_version") or ""),
+        cudnn_version=str(info.get("cudnn_version") or ""),
+        capabilities=tuple(map(str, capabilities)) if isinstance(capabilities, list | tuple) else (),
+        requires_python=fields.get("Requires-Python") or "",
+        requires=tuple(fields.get_all("Requires-Dist", ())),
+        installer=read_text(folder / "INSTALLER").strip(),
+    )
 
 
 def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:

@@ -55,11 +55,9 @@ class BusyMeter:
         kind, samples = answer
         newer = [sample for sample in samples if sample.timeStamp > since]
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
-        values = [number(kind, sample.sampleValue) for sample in newer]
-        values = [value for value in values if 0 <= value <= 100]
         if first:  # it returns earlier samples, too
-            recent = [sample for sample in newer if self._cursor - sample.timeStamp < self._before_us]
-            values = [value for sample in recent if 0 <= (value := number(kind, sample.sampleValue)) <= 100]
+            newer = [sample for sample in newer if self._cursor - sample.timeStamp < self._before_us]
+        values = [value for sample in newer if 0 <= (value := number(kind, sample.sampleValue)) <= 100]
         if not values:
             return NvmlFailure(NOT_FOUND)
         return GpuLoad(sum(values) / len(values), max(values), "samples")
@@ -86,15 +84,13 @@ class BusyMeter:
         newer = [
             sample for sample in samples if sample.pid and sample.timeStamp > (since or 0) and sample.smUtil <= 100
         ]
-        newest = max((sample.timeStamp for sample in newer), default=since or 0)
+        self._shares_cursor = newest = max((sample.timeStamp for sample in newer), default=since or 0)
         if since is None:
             some, newer = bool(newer), [sample for sample in newer if newest - sample.timeStamp < self._before_us]
             if some and not newer:
-                self._shares_cursor = newest
                 return FIRST_SAMPLE
         for sample in newer:
             values[sample.pid].append(float(sample.smUtil))
-        self._shares_cursor = newest
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
