@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.errors import EXIT_WORSE, TfmonError, UsageError
+from tfmon.system.replace_file import replacing
 
 HUNK = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 AS_IS = "as it is"
@@ -238,15 +238,8 @@ def keep(change: Change, folder: Path) -> Iterator[str]:
                 path.unlink(missing_ok=True)
             else:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                part = path.with_name(f".{path.name}.{os.getpid()}.part")
-                try:
-                    if path.exists():
-                        part.touch(0o600)
-                        shutil.copymode(path, part)
-                    part.write_bytes(content)
-                    part.replace(path)
-                finally:
-                    part.unlink(missing_ok=True)
+                with replacing(path) as file:
+                    file.write(content)
         except OSError as error:
             raise TfmonError(f"{path} cannot be written: {error.strerror}", "apply the patch yourself") from None
         yield name

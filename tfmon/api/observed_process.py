@@ -10,10 +10,9 @@ import shutil
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
 import click
 from rich.console import Console
@@ -79,6 +78,7 @@ class RunningProcess:
         if not self.command:
             raise UsageError(f"process {pid} is one of the system, or has ended", "name one that trains")
         self._no_process = psutil.NoSuchProcess
+        self._facts = [name for name in ("num_threads", "threads", "io_counters") if hasattr(psutil.Process, name)]
         self._tree = HostProbe(lambda: {"it": pid})
         self._gpus = choose_gpu_probe(read_visibility().physical_gpus or find_gpus().sampled)
         self.cores = read_usable_cores(os.cpu_count() or 1)
@@ -101,7 +101,11 @@ class RunningProcess:
         trees = [sample for sample in self._tree.sample() if isinstance(sample, TreeSample)]
         if not trees:
             raise self._no_process(self.pid)
-        now_s, counters, (before_s, before) = time.monotonic(), tuple(self._counters()), self._before
+        facts = self._process.as_dict(self._facts)  # `None` if not allowed
+        threads, io = facts["threads"] or (), facts.get("io_counters")
+        mains = [100 * (thread.user_time + thread.system_time) for thread in threads if thread.id == self.pid]
+        counters = *(mains or [None]), *((io.read_bytes, io.write_bytes) if io else (None, None))
+        now_s, (before_s, before) = time.monotonic(), self._before
         self._before = now_s, counters
         main, read, written = (
             NOT_ALLOWED if now is None or then is None else max(0.0, now - then) / max(1e-3, now_s - before_s)
@@ -116,23 +120,7 @@ class RunningProcess:
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)
         self._count += 1
-        return ProcessLook(trees[0], self._process.num_threads(), main, read, written, gpus, self._stack)
-
-    def _counters(self) -> Iterator[float | None]:
-        """Yield the main thread's CPU time in 0.01 s, and the bytes read and written."""
-        threads = self._allowed(self._process.threads) or ()
-        mains = (100 * (thread.user_time + thread.system_time) for thread in threads if thread.id == self.pid)
-        yield next(mains, None)
-        io = self._allowed(lambda: self._process.io_counters())
-        yield from (None, None) if io is None else (io.read_bytes, io.write_bytes)
-
-    @staticmethod
-    def _allowed(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - what psutil returns
-        psutil = need_psutil()
-        try:
-            return read()
-        except (psutil.AccessDenied, NotImplementedError, AttributeError):
-            return None
+        return ProcessLook(trees[0], facts["num_threads"], main, read, written, gpus, self._stack)
 
     def lines(self) -> Iterator[str]:
         """Yield lines about the process."""

@@ -19,6 +19,7 @@ from tfmon.model.codec import clean
 from tfmon.recordings import library, remote_bridge
 from tfmon.recordings.library import RecordedRun
 from tfmon.recordings.remote_bridge import CHUNK_BYTES, Outline
+from tfmon.system.replace_file import replacing
 
 EXIT_S = 5.0
 
@@ -78,19 +79,17 @@ class RemoteRuns:
     def fetch(self, run: RecordedRun) -> Path:
         """Return a copy of a recording; raises TfmonError."""
         target = copies() / f"{self.host.name}-{run.file.name}"
-        part = target.with_name(target.name + library.PART)
         if target.exists() and target.stat().st_size == run.bytes:  # an ended run does not change
             return target
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._answer(os.fsencode(run.path)) as source, part.open("wb") as file:
+            with self._answer(os.fsencode(run.path)) as source, replacing(target) as file:
                 left = int(self._line(source))
                 while left:
                     chunk = source.read(min(left, CHUNK_BYTES))
                     if not chunk:
                         raise ConnectionError
                     left -= file.write(chunk)
-            part.replace(target)
         except OSError as error:
             raise TfmonError(f"{target} cannot be written: {error.strerror}", "free some space") from None
         library.make_room(target)

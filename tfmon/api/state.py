@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ from tfmon.model.race import TURNS, BetweenProcesses, Machine
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.view_support import find_view
 from tfmon.recordings import library
+from tfmon.system.replace_file import replacing
 from tfmon.system.view_files import settle, sweep
 
 if TYPE_CHECKING:
@@ -91,12 +91,8 @@ def _read() -> dict[str, BetweenProcesses]:
 def _write(table: Mapping[str, BetweenProcesses]) -> None:
     with contextlib.suppress(OSError):
         path().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = path().with_suffix(f".{os.getpid()}.part")
-        try:
-            part.write_text(json.dumps(to_json(table), indent=1), "utf-8")
-            part.replace(path())
-        finally:
-            part.unlink(missing_ok=True)
+        with replacing(path()) as file:
+            file.write(json.dumps(to_json(table), indent=1).encode())
 
 
 class Views:

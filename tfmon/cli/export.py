@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,12 +14,10 @@ import click
 
 from tfmon.cli import flags
 from tfmon.errors import UsageError
+from tfmon.system.replace_file import replacing
 
 if TYPE_CHECKING:
     from tfmon.reports import Report
-
-TAKEN = "is there already"
-OTHERWISE = "name another file, or add --force to write over it"
 
 
 @click.command
@@ -91,12 +89,12 @@ def export(
             report = _report(path)
             hide = hides(report, platform.node(), everything=everything)
             written = text.to_markdown(report, hide) if markdown else text.fitted(text.write(report))
-            _write(written, output, force=force)
+            _write(written, output)
         elif sweeps.is_sweep(path):
             plain = sweep_to_json(rank(sweeps.read(path)), str(path))
-            _write(json.dumps(plain, indent=2, allow_nan=False), output, force=force)
+            _write(json.dumps(plain, indent=2, allow_nan=False), output)
         else:
-            _numbers(path, output, force=force)
+            _numbers(path, output)
 
 
 def write_html(
@@ -114,7 +112,7 @@ def write_html(
         script = pool.submit(html.charts_script)
         report = make()
         page = html.write(report, hides(report, platform.node(), everything=everything), script.result())
-    _write(page, str(target), force=force)
+    _write(page, str(target))
     click.echo(f"wrote {target} ({len(page.encode()) / 2**20:.1f} MiB)", err=err)
 
 
@@ -134,7 +132,7 @@ def _report(path: Path) -> Report:
     return report
 
 
-def _numbers(path: Path, output: str | None, *, force: bool) -> None:
+def _numbers(path: Path, output: str | None) -> None:
     from tfmon.analysis.analysis import analyse
     from tfmon.analysis.summarise import summarise
     from tfmon.recordings.player import end_of
@@ -145,7 +143,7 @@ def _numbers(path: Path, output: str | None, *, force: bool) -> None:
         if opened.torn:
             tell_torn(path)
         result = summarise(analyse(end_of(opened)), opened.header).to_json()
-        with _file(output, force=force) as target:
+        with _file(output) as target:
             write_json(opened, result, target)
 
 
@@ -169,36 +167,23 @@ def _check(target: Path, *, force: bool) -> None:
     if not target.absolute().parent.is_dir():
         raise UsageError(f"{target} cannot be written: there is no folder {target.parent}", "make it first")
     if target.exists() and not force:
-        raise UsageError(f"{target} {TAKEN}", OTHERWISE)
+        raise UsageError(f"{target} is there already", "name another file, or add --force to write over it")
 
 
-def _write(text: str, output: str | None, *, force: bool) -> None:
-    with _file(output, force=force) as file:
+def _write(text: str, output: str | None) -> None:
+    with _file(output) as file:
         file.write(text.rstrip("\n") + "\n")
 
 
 @contextlib.contextmanager
-def _file(output: str | None, *, force: bool) -> Iterator[TextIO]:
-    """Open the output file or stdout. Replace an old file only after writing."""
+def _file(output: str | None) -> Iterator[TextIO]:
+    """Open the output file or stdout."""
     if output is None:
         yield sys.stdout
         sys.stdout.flush()
         return
-    target = Path(output)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part") if force else target
-    try:
-        file = part.open("w" if force else "x", encoding="utf-8", newline="")
-    except FileExistsError:
-        raise UsageError(f"{output} {TAKEN}", OTHERWISE) from None
-    try:
-        with file:
-            yield file
-        if force:
-            part.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    with replacing(Path(output)) as file, io.TextIOWrapper(file, "utf-8") as text:
+        yield text
 
 
 def tell_torn(path: Path) -> None:
