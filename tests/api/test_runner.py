@@ -73,7 +73,7 @@ class Run:
         )
         self.interrupted = Interruption(lambda: None, lambda: True)
         self.server = Server(program, self.interrupted)
-        self.server.begin(("something to say",))
+        self.server.started.set_result("something to say")
 
     @staticmethod
     def profile(lane: str) -> str:
@@ -280,7 +280,7 @@ def runtime(tmp_path_factory, monkeypatch):
 def test_it_is_found_by_process_while_it_listens_and_again_when_the_folder_was_lost(run, runtime):
     run.server.listen()
     (listed,) = sockets.under_way()
-    assert listed.path.stat().st_mode & 0o777 == 0o600 and runtime.stat().st_mode & 0o777 == 0o700
+    assert Path(listed.path).stat().st_mode & 0o777 == 0o600 and runtime.stat().st_mode & 0o777 == 0o700
     assert sockets.find(str(os.getpid())) == sockets.find("last") == listed
     shutil.rmtree(runtime)
     assert sockets.find("last") is None

@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch) -> Iterator[Path]:
     let()
     for run in list(sockets.under_way()):
         with contextlib.suppress(psutil.NoSuchProcess):
-            psutil.Process(run.greeting.pid).terminate()
+            psutil.Process(run.pid).terminate()
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_the_script_ends_as_without_tfmon_whatever_ends_its_viewer(start, folder
         let(file)
     wait_for(lambda: Path(stage).exists(), what=stage)
     viewer = psutil.Process(terminal.process.pid)
-    runner = psutil.Process(sockets.find("last").greeting.pid)
+    runner = psutil.Process(sockets.find("last").pid)
     end_viewer(terminal, how)
     assert gone([viewer])
     wait_for(lambda: sockets.find("last"), what="it is under way")
@@ -153,7 +153,7 @@ def test_detached_runs_are_listed_and_ended_from_the_command_line(folder):
     assert detached.returncode == 0, detached.stderr
     assert detached.stdout.count("\n") == 1
     (run,) = sockets.under_way()
-    pid = str(run.greeting.pid)
+    pid = str(run.pid)
     assert f"tfmon attach {pid}" in detached.stdout
     assert f"{pid}  train.py is under way: tfmon attach {pid}" in run_python("-m", "tfmon", "runs").stdout
     let("go")
@@ -169,7 +169,7 @@ def test_a_runner_that_is_killed_takes_the_lane_along_and_its_viewer_says_so(sta
     terminal = start("watch", "--", sys.executable, "train.py")
     let("go")
     terminal.wait_for(racing)
-    runner = psutil.Process(sockets.find("last").greeting.pid)
+    runner = psutil.Process(sockets.find("last").pid)
     lanes = runner.children(recursive=True)
     runner.kill()
     terminal.wait_for(lambda shown: "has ended unexpectedly" in shown)
@@ -184,7 +184,7 @@ def test_a_signal_to_a_viewer_ends_the_run_only_if_it_began_it(start, folder):
     first = start("watch", "--", sys.executable, "train.py")
     let("go")
     first.wait_for(racing)
-    runner = psutil.Process(sockets.find("last").greeting.pid)
+    runner = psutil.Process(sockets.find("last").pid)
     later = start("attach")
     later.wait_for(racing)
     later.process.kill(signal.SIGTERM)

@@ -48,7 +48,7 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
     listed = tfmon(there, "runs", "gpu2").stdout
     assert listed.startswith(f"gpu2/{run.name}  ") and f"under way: tfmon attach gpu2/{run.name}\n" in listed
     (row,) = json.loads(tfmon(there, "runs", "gpu2", "--json").stdout)
-    assert (row["id"], row["host"], row["pid"]) == (run.name, "gpu2", run.greeting.pid)
+    assert (row["id"], row["host"], row["pid"]) == (run.name, "gpu2", run.pid)
     terminal = Terminal("attach", "gpu2/last", TFMON_RUNTIME=str(there))
     terminal.wait_for(racing)
     terminal.process.send(" ")
@@ -71,7 +71,7 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
 def test_what_ends_there_with_what(there, sshd, how):
     run_python("-m", "tfmon", "watch", "--detach", "--", "python3", "train.py")
     (run,) = sockets.under_way()
-    runner = psutil.Process(run.greeting.pid)
+    runner = psutil.Process(run.pid)
     terminal = Terminal("attach", "gpu2/last", TFMON_RUNTIME=str(there))
     terminal.wait_for(racing)
     if how == "d":

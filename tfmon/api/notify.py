@@ -84,7 +84,6 @@ def notices(
             *(baseline.regressions(snapshot, at_the_end) if baseline is not None else ()),
         ]
         known.intersection_update({event[:2] for event in events})
-        recording = snapshot.recording.path if snapshot.recording is not None else ""
         for kind in dict.fromkeys(event[0] for event in events):
             parts = [event for event in events if event[0] == kind and event[:2] not in known]
             if parts and (at_the_end or time.monotonic() >= latest_s.get(kind, float("-inf")) + EVERY_S):
@@ -92,7 +91,7 @@ def notices(
                 latest_s[kind] = time.monotonic()
                 text = "; ".join(f"{lane}: {text}" if lane else text for _, _, lane, text in parts)
                 lanes = tuple(dict.fromkeys(lane for _, _, lane, _ in parts if lane))
-                yield Notice(kind, clean(text, LONGEST_TEXT), lanes, snapshot.race.scenario, recording)
+                yield Notice(kind, clean(text, LONGEST_TEXT), lanes, snapshot.race.scenario, snapshot.recorded)
 
     thread = start_thread("tfmon-notify", work, lambda reason: tell(f"--notify: {reason}"))
     try:

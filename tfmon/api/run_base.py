@@ -132,12 +132,6 @@ class LocalRun(AnyRun):
         """Whether everything has ended."""
         return self.join(0)
 
-    @property
-    def recorded(self) -> str:
-        """The path of the recording."""
-        recording = self.session.snapshot().recording
-        return recording.path if recording is not None else ""
-
     @abstractmethod
     def perform(self, command: Command) -> str:
         """Carry out a request; raises TfmonError or ExperimentError."""

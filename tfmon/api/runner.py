@@ -99,11 +99,11 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         try:
             run.begin()
         except TfmonError as error:
-            server.begin(error)
+            server.started.set_exception(error)
         else:
             began = True
             lines = (run.hint if is_new else "", run.beside, server.unreachable, *run.notes)
-            server.begin([*filter(None, lines)])
+            server.started.set_result("\n".join(filter(None, lines)))
         collect_rarely()
         while not interrupted.wait(LOOK_S) and not server.all_done():
             server.listen()

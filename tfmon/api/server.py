@@ -47,7 +47,8 @@ class Server:
         self.unreachable = ""
         self._program, self._interrupted = program, interrupted
         self._listening: socket.socket | None = None
-        self._start = Future[str]()
+        self.started = Future[str]()
+        """The lines of the start, or its error."""
         self.known = program.session.keep_journal(self._take)
 
     def _take(self, event: Event, known: Snapshot) -> None:
@@ -84,19 +85,20 @@ class Server:
                 else:
                     connection.close()
 
-    def connect(self, connection: socket.socket, *, ends_run: bool = False) -> Connection:
+    def connect(self, connection: socket.socket, *, ends_run: bool = False) -> None:
         """Add a viewer. With `ends_run`, the run ends if the viewer vanishes."""
         known = self.known
-        path = known.recording.path if known.recording is not None else ""
         greeting = sockets.RunnerGreeting(
-            pid=os.getpid(), scenario=known.race.scenario, recording=path, clock_ns=time.monotonic_ns()
+            pid=os.getpid(),
+            scenario=known.race.scenario,
+            recording=known.recorded,
+            clock_ns=time.monotonic_ns(),
         )
         connection.sendall(codec.encode(greeting))
         viewer = Connection(self, connection, ends_run=ends_run)
         with self.lock:
             self.viewers.append(viewer)
         start_thread("tfmon-viewer", viewer.read, viewer.drop)
-        return viewer
 
     def _disconnect(self, viewer: Connection) -> None:
         with self.lock:
@@ -113,13 +115,6 @@ class Server:
             if paused and not watched:
                 self._program.perform(Command("resume", paused))
 
-    def begin(self, start: TfmonError | Sequence[str]) -> None:
-        """Set the result of the start."""
-        if isinstance(start, TfmonError):
-            self._start.set_exception(start)
-        else:
-            self._start.set_result("\n".join(start))
-
     def tell(self, text: str, except_to: Connection | None = None) -> None:
         """Display a line on all viewers, except one."""
         for viewer in [*self.viewers]:
@@ -128,7 +123,7 @@ class Server:
 
     def all_done(self) -> bool:
         """Return whether the run and all viewers have ended."""
-        failed = self._start.done() and self._start.exception() is not None
+        failed = self.started.done() and self.started.exception() is not None
         return not self.viewers and (failed or self._program.all_over)
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
@@ -168,7 +163,7 @@ class Server:
         viewer.send(answer)
 
     def _end(self, signal_name: str) -> None:
-        if not (self._start.done() or self._program.session.snapshot().lanes):
+        if not (self.started.done() or self._program.session.snapshot().lanes):
             # The start would wait for a host or GPU.
             code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
             for viewer in self.viewers:
@@ -183,7 +178,7 @@ class Server:
             case "end run":
                 self._end(command.name)
             case "await start":
-                return self._start.result()
+                return self.started.result()
             case "suspend":
                 self._program.suspend_lanes()
             case "continue":

@@ -12,9 +12,9 @@ import stat
 import struct
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
@@ -39,7 +39,7 @@ LONGEST_BYTES = 2**28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerGreeting:
-    """The first message of a runner."""
+    """A run with its own process, and its first message."""
 
     schema: int = SCHEMA
     tfmon: str = __version__
@@ -48,6 +48,27 @@ class RunnerGreeting:
     recording: str = ""
     clock_ns: int = field(default=0, compare=False)
     """The runner's clock, for stamps of events."""
+    path: str = ""
+    """The socket, which its reader adds."""
+    host: str = ""
+
+    @property
+    def name(self) -> str:
+        """The id of the recording, or the process."""
+        recording = Path(self.recording)
+        folders = [library.folder().resolve(), sweeps.folder().resolve()]
+        listed = bool(self.host) or recording.parent.resolve() in folders
+        return library.run_id(recording) if self.recording and listed else str(self.pid)
+
+    @property
+    def full_name(self) -> str:
+        """The name with the host."""
+        return f"{self.host}/{self.name}" if self.host else self.name
+
+    def has_name(self, word: str) -> bool:
+        """Return whether a word of the command line names the run."""
+        same = bool(self.recording) and Path(word).resolve() == Path(self.recording).resolve()
+        return same or word == str(self.pid) or self.name.startswith(word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +101,6 @@ class Ended:
 
 
 FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Ended | Event
-
-
-class LiveRun(NamedTuple):
-    """A run with its own process."""
-
-    path: Path
-    greeting: RunnerGreeting
-    host: str = ""
-
-    @property
-    def name(self) -> str:
-        """The id of the recording, or the process."""
-        recording = Path(self.greeting.recording)
-        folders = [library.folder().resolve(), sweeps.folder().resolve()]
-        listed = bool(self.host) or recording.parent.resolve() in folders
-        return library.run_id(recording) if self.greeting.recording and listed else str(self.greeting.pid)
-
-    @property
-    def full_name(self) -> str:
-        """The name with the host."""
-        return f"{self.host}/{self.name}" if self.host else self.name
-
-    def _has_name(self, word: str) -> bool:
-        recording = self.greeting.recording
-        same = bool(recording) and Path(word).resolve() == Path(recording).resolve()
-        return same or word == str(self.greeting.pid) or self.name.startswith(word)
 
 
 def folder(*, create: bool = False) -> Path:
@@ -153,12 +148,12 @@ def peer(connection: socket.socket) -> tuple[int, int]:
     return struct.unpack("i", connection.getsockopt(0, 2, 4))[0], uid
 
 
-def connect(path: Path) -> socket.socket:
+def connect(path: str) -> socket.socket:
     """Return a connection to a runner; raises OSError."""
     with contextlib.ExitStack() as undo:
         connection = undo.enter_context(socket.socket(socket.AF_UNIX))
         connection.settimeout(ANSWER_S)
-        connection.connect(str(path))
+        connection.connect(path)
         if peer(connection)[1] != os.getuid():
             raise PermissionError(f"{path} belongs to another user")
         undo.pop_all()
@@ -183,31 +178,30 @@ def read_greeting(line: bytes) -> RunnerGreeting:
     return message
 
 
-def under_way() -> list[LiveRun]:
+def under_way() -> list[RunnerGreeting]:
     """Return the user's runs, oldest first."""
     return live_runs(remote_bridge.greetings([folder()]))
 
 
-def live_runs(greetings: Iterable[tuple[str, str]], host: str = "") -> list[LiveRun]:
+def live_runs(greetings: Iterable[tuple[str, str]], host: str = "") -> list[RunnerGreeting]:
     """Return the runs whose greeting can be read."""
     result = []
     for path, line in greetings:
         with contextlib.suppress(TfmonError):
-            result.append(LiveRun(Path(path), read_greeting(line.encode()), host))
+            result.append(replace(read_greeting(line.encode()), path=path, host=host))
     return result
 
 
-def find(word: str) -> LiveRun | None:
+def find(word: str) -> RunnerGreeting | None:
     """Return a local run; see `choose`."""
     return choose(under_way(), word)
 
 
-def choose(runs: Sequence[LiveRun], word: str) -> LiveRun | None:
+def choose(runs: Sequence[RunnerGreeting], word: str) -> RunnerGreeting | None:
     """Return a run by id, process or recording, `last` the newest; raises UsageError."""
-    fitting = runs[-1:] if word == "last" else [run for run in runs if run._has_name(word)]
-    fitting = [run for run in fitting if word in (run.name, str(run.greeting.pid))] or fitting
+    fitting = runs[-1:] if word == "last" else [run for run in runs if run.has_name(word)]
+    fitting = [run for run in fitting if word in (run.name, str(run.pid))] or fitting
     if len(fitting) > 1:
-        raise UsageError(
-            f"{len(fitting)} runs under way begin with {word}", ", ".join(run.name for run in fitting)
-        )
+        names = ", ".join(run.name for run in fitting)
+        raise UsageError(f"{len(fitting)} runs under way begin with {word}", names)
     return fitting[0] if fitting else None

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
@@ -101,10 +100,8 @@ class Viewer(AnyRun, Source):
     def name(self) -> str:
         """The run's name in commands."""
         assert self.greeting is not None, "not connected"
-        recording = self.session.snapshot().recording
-        path = recording.path if recording is not None else ""
         host = self._remote.host.name if self._remote is not None else ""
-        return sockets.LiveRun(Path(), replace(self.greeting, recording=path), host).full_name
+        return replace(self.greeting, recording=self.session.snapshot().recorded, host=host).full_name
 
     def snapshot(self) -> Snapshot:
         """Return the present state."""

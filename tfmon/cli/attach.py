@@ -121,7 +121,7 @@ def run_here(run: LocalRun, *, as_json: bool, quiet: bool = False) -> NoReturn:
     from tfmon.api.run_base import run_until_over
 
     result, code = run.outcome(run_until_over(run, quiet=quiet), as_json=as_json)
-    flags.print_result(result, run.recorded)
+    flags.print_result(result, run.session.snapshot().recorded)
     _exit(run.session.snapshot(), code)
 
 
@@ -239,9 +239,8 @@ def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
         sys.exit(EXIT_FINE)
     snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
     if result:
-        recorded = snapshot.recording.path if snapshot.recording is not None else ""
         with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            flags.print_result(json.loads(result) if as_json else result, recorded)
+            flags.print_result(json.loads(result) if as_json else result, snapshot.recorded)
     _exit(snapshot, viewer.ended.exit_code)
 
 

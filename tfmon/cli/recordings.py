@@ -21,7 +21,7 @@ MOST_SWEEPS = 5
 
 if TYPE_CHECKING:
     from tfmon.analysis.result import RaceResult
-    from tfmon.api.sockets import LiveRun, RunnerGreeting
+    from tfmon.api.sockets import RunnerGreeting
     from tfmon.recordings.library import RecordedRun
 
 
@@ -126,7 +126,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         listed, live = remote.recorded(), remote.runs
         remote.close()
     if as_json:
-        attachable = {run.name: run.greeting for run in live}
+        attachable = {run.name: run for run in live}
         rows = [_run_json(run, host, attachable.pop(run.id, None)) for run in listed]
         rows += [
             {
@@ -155,9 +155,9 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         click.echo(fitted(line))
 
 
-def _run_lines(listed: Sequence[RecordedRun], live: Sequence[LiveRun], host: str | None) -> list[str]:
+def _run_lines(listed: Sequence[RecordedRun], live: Sequence[RunnerGreeting], host: str | None) -> list[str]:
     prefix = f"{host}/" if host is not None else ""
-    attachable = {run.name: run.greeting.scenario for run in live}
+    attachable = {run.name: run.scenario for run in live}
     width = max((len(info.id) for info in listed), default=0)
     lines = []
     for info in listed:

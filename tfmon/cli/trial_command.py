@@ -141,7 +141,7 @@ def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[
     program = prepared(make, as_json=as_json, notes=notes)
     interrupted = run_until_over(program) or run_again(program, limited, runs)
     result, code = program.outcome(interrupted, as_json=as_json)
-    flags.print_result(result, program.recorded)
+    flags.print_result(result, program.session.snapshot().recorded)
     return code
 
 

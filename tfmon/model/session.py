@@ -65,6 +65,11 @@ class Snapshot:
         return (self.lanes[0].differs or ()) if self.lanes else ()
 
     @property
+    def recorded(self) -> str:
+        """The path of the recording, or ""."""
+        return self.recording.path if self.recording is not None else ""
+
+    @property
     def over(self) -> bool:
         """Whether all lanes have ended."""
         return bool(self.lanes) and all(lane.over for lane in self.lanes)

@@ -288,8 +288,7 @@ class Monitor:
 
     def save_report(self) -> None:
         """Write a report of the recording and display the path."""
-        recording, runs = self.snapshot.recording, self.source.runs
-        path = recording.path if recording is not None else ""
+        path, runs = self.snapshot.recorded, self.source.runs
         if runs is None or not path:
             self.say("no report: this is not recorded")
             return
