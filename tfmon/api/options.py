@@ -402,18 +402,8 @@ class SweepOptions(LaneOptions):
     @property
     def race(self) -> RaceOptions:
         """The options of each race."""
-        return RaceOptions(
-            settings=self.settings,
-            command=self.command,
-            slice_s=self.slice_s,
-            in_place=self.in_place,
-            link=self.link,
-            python=self.python,
-            ray=self.ray,
-            ray_python=self.ray_python,
-            ray_cpus=self.ray_cpus,
-            record=False,
-        )
+        common = {option.name: getattr(self, option.name) for option in LaneOptions.declared()}
+        return RaceOptions(record=False, **common)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,22 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tfmon import errors
 from tfmon.analysis.intervals import FEW
+from tfmon.analysis.sweep_ranking import FAILED, combine, parse_over
 from tfmon.api import devices
 from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
 from tfmon.api.program import Program
 from tfmon.api.run_base import AnyRun, LocalRun
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
-from tfmon.errors import (
-    EXIT_CANNOT_TELL,
-    EXIT_FINE,
-    EXIT_INTERRUPTED,
-    EXIT_LANE_FAILED,
-    DeviceAbsentError,
-    TfmonError,
-    UsageError,
-)
+from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
@@ -39,6 +34,7 @@ from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle
 from tfmon.probes.machine import read_machine
 from tfmon.recordings import sweeps
+from tfmon.reports import series_report
 from tfmon.series.engine import RaceStation, Series
 from tfmon.series.sweep import Sweep
 
@@ -47,7 +43,6 @@ if TYPE_CHECKING:
     from tfmon.lanes.remote.ray import RayCluster
     from tfmon.model.spec import LaneSpec
 
-CHOOSES_ITSELF = "a sweep chooses its settings itself: no key changes its lanes"
 END_S = 10.0
 POLL_S = 0.05
 MOST_WORKERS = 128
@@ -58,17 +53,15 @@ ON = ("on",)
 class StationsRun(AnyRun):
     """A series whose stations have separate programs. Thread: `close` can block."""
 
-    series: Series | None = None
-    stations: Sequence[ProgramStation] = ()
+    series: Series
+    stations: Sequence[ProgramStation]
 
     def begin(self) -> None:
         """Start the workers."""
-        assert self.series is not None, "it could not be planned"
         self.series.start()
 
     def join(self, timeout_s: float) -> bool:
         """Wait; return whether the series has ended."""
-        assert self.series is not None, "it could not be planned"
         return self.series.join(timeout_s)
 
     @property
@@ -78,24 +71,22 @@ class StationsRun(AnyRun):
 
     def close(self, reason: str = "") -> None:
         """End the series and every process."""
-        if self.series is not None:
-            self.series.stop(reason or "stopped by the user")
-            self.series.join(END_S + 5)
+        self.series.stop(reason or "stopped by the user")
+        self.series.join(END_S + 5)
         close_all(self.stations)
 
 
 class SweepProgram(StationsRun, LocalRun):
     """A sweep. Thread: creation and `close` can block."""
 
-    stations: Sequence[PlaceStation] = ()
+    stations: Sequence[PlaceStation]
 
     def __init__(self, options: SweepOptions) -> None:
         self.session = Session(read_machine(), time.monotonic_ns)
-        self.file: sweeps.SweepFile | None = None
-        try:
+        with contextlib.ExitStack() as undo:
             if options.resume is not None:
-                path = _last() if options.resume == "last" else Path(options.resume)
-                state, self.file = sweeps.resume(path)
+                state, self.file = sweeps.resume(_last() if options.resume == "last" else Path(options.resume))
+                undo.callback(self.file.close)
                 options = replace(
                     options,
                     on=options.on or state.plan.words,
@@ -103,21 +94,21 @@ class SweepProgram(StationsRun, LocalRun):
                     slice_s=state.plan.slice_s,
                     python=state.plan.python,
                 )
-                self._info = _with_scope(
-                    _same_scenario(state.plan, options.scenario, options.command), options, state.plan.over
-                )
+                info = _same_scenario(state.plan, options.scenario, options.command)
+                self._info = _with_scope(info, options, state.plan.over)
                 self.stations = open_stations(self._info, options.on, options.race, state.plan.over)
+                undo.callback(close_all, self.stations)
                 new = [station.kind for station in self.stations if station.kind not in state.plan.kinds]
                 if new:
                     known = " and ".join(state.plan.kinds)
                     raise UsageError(f"this sweep is on {known}, not on {new[0]}", "begin another one for it")
             else:
-                result = options.info
                 swept = [word.partition("=")[0].strip() for word in options.over]
                 options = replace(options, on=options.on or ("gpu" if "gpus" in swept else "cpu",))
-                self._info = _with_scope(result, options, swept)
+                self._info = _with_scope(options.info, options, swept)
                 over, baseline = _read_options(self._info, options)
                 self.stations = open_stations(self._info, options.on, options.race, over)
+                undo.callback(close_all, self.stations)
                 state = _planned(self._info, options, over, baseline, self.stations)
                 self.file = sweeps.create(Path(options.record) if options.record else None, state, self._info.name)
             begun = self.session.snapshot()
@@ -126,9 +117,7 @@ class SweepProgram(StationsRun, LocalRun):
             self.series = self.sweep = Sweep(state, self.stations, self._keep)
             self._known, self._unsaved = self.sweep.ranking, ""
             self._publish()
-        except BaseException:
-            self.close()
-            raise
+            undo.pop_all()
 
     @property
     def trains_command(self) -> bool:
@@ -136,13 +125,11 @@ class SweepProgram(StationsRun, LocalRun):
         return bool(self._info.command)
 
     def _publish(self) -> None:
-        assert self.file is not None, "it is there once the places are"
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
             self.session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
 
     def _keep(self, step: SeriesStep) -> None:
-        assert self.file is not None, "it is there once the places are"
         if not isinstance(step, SeriesEnded):
             self.file.write(step)
             self._publish()
@@ -150,20 +137,15 @@ class SweepProgram(StationsRun, LocalRun):
 
     def line(self) -> str:
         """Return the progress and the best combination."""
-        from tfmon.reports.series_report import progress_line
-
-        return progress_line(self.sweep.ranking)
+        return series_report.progress_line(self.sweep.ranking)
 
     def news(self) -> Iterator[str]:
         """Yield lines about finished combinations and errors."""
-        from tfmon.reports.series_report import happened
-
         before, self._known = self._known, self.sweep.ranking
-        yield from happened(before, self._known)
-        file = self.file
-        if file is not None and file.failure != self._unsaved:
-            self._unsaved = file.failure
-            yield self._unsaved or f"{file.path} has all again"
+        yield from series_report.happened(before, self._known)
+        if self.file.failure != self._unsaved:
+            self._unsaved = self.file.failure
+            yield self._unsaved or f"{self.file.path} has all again"
 
     @property
     def notes(self) -> Sequence[str]:
@@ -172,28 +154,24 @@ class SweepProgram(StationsRun, LocalRun):
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
-        from tfmon.analysis.sweep_ranking import FAILED
-        from tfmon.reports.series_report import sweep_to_json, to_text
-
-        result, file = self.sweep.ranking, self.file
+        result = self.sweep.ranking
         lost = result.state.lost or any(row.outcome == FAILED for row in result.rows)
-        fine = EXIT_FINE if result.answered else EXIT_CANNOT_TELL
-        code = EXIT_LANE_FAILED if self.sweep.failure or lost else fine
-        printed = (sweep_to_json if as_json else to_text)(result, str(file.path) if file is not None else "")
-        return printed, EXIT_INTERRUPTED if interrupted else code
+        fine = errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL
+        code = errors.EXIT_LANE_FAILED if self.sweep.failure or lost else fine
+        write = series_report.sweep_to_json if as_json else series_report.to_text
+        return write(result, str(self.file.path)), errors.EXIT_INTERRUPTED if interrupted else code
 
     def perform(self, command: Command) -> str:
         """Carry out a request."""
         if command.action not in ("end now", "repeat"):
-            raise TfmonError(CHOOSES_ITSELF)
+            raise TfmonError("a sweep chooses its settings itself: no key changes its lanes")
         return ""
 
     def close(self, reason: str = "") -> None:
         """End the sweep and every process."""
         super().close(reason)
-        if self.file is not None:
-            self.file.close()
-            self._publish()
+        self.file.close()
+        self._publish()
 
 
 def _last() -> Path:
@@ -206,8 +184,6 @@ def _last() -> Path:
 def _read_options(
     info: ScenarioInfo, options: SweepOptions
 ) -> tuple[dict[str, tuple[KnobValue, ...]], dict[str, KnobValue]]:
-    from tfmon.analysis.sweep_ranking import parse_over
-
     try:
         over = parse_over(None if info.command else info.knobs, options.over)
         common = guess_settings(options.settings) if info.command else parse_settings(info.knobs, options.settings)
@@ -233,8 +209,6 @@ def _planned(
     baseline: dict[str, KnobValue],
     stations: Sequence[PlaceStation],
 ) -> SeriesState:
-    from tfmon.analysis.sweep_ranking import combine
-
     plan = SeriesPlan(
         SWEEP,
         scenario=shlex.join(info.command) if info.command else _name(info),
