@@ -10,27 +10,16 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.errors import UsageError
-from tfmon.model.knobs import exact
+from tfmon.model.knobs import KnobValue, exact
 
 Out = TypeVar("Out", covariant=True)
-
-if TYPE_CHECKING:
-
-    class Kind(click.ParamType[Any], Generic[Out]):
-        """A Click type."""
-
-else:
-
-    class Kind(click.ParamType, Generic[Out]):  # ParamType is generic since Click 8.3
-        """A Click type."""
-
 
 YEAR_S, WEEK_MIN = 365 * 86_400, 10_080
 LARGEST = 1e300
@@ -38,7 +27,7 @@ LONGEST_VALUE = 80
 PATH = "path"
 
 
-class ValueRule(Kind[Out]):
+class ValueRule(click.ParamType, Generic[Out]):  # type: ignore[type-arg]  # generic since Click 8.3
     """The allowed values, with a function that checks values and a function that parses text."""
 
     def __init__(
@@ -97,10 +86,8 @@ def whole(least: int, most: float = LARGEST, name: str = "number") -> ValueRule[
     """Return the rule for integers."""
 
     def read(value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise ValueError
-        need(least <= int(value) <= most)
-        return int(value)
+        need(isinstance(value, numbers.Integral) and least <= _real(value) <= most)
+        return int(cast(int, value))
 
     return ValueRule(name, f"a whole number from {least}{_end(most)}", read, parse=int)
 
@@ -246,31 +233,32 @@ def places_of(value: object) -> tuple[str, ...]:
 
 def settings_of(value: object) -> tuple[str, ...]:
     """Return settings such as `prefetch=2`."""
-    if isinstance(value, tuple):
-        return tuple(map(line_of, value))
-    if not isinstance(value, Mapping):
-        raise ValueError
-    result = {knob: plain(setting) for knob, setting in value.items()}
-    need(
-        all(
-            isinstance(knob, str) and isinstance(setting, bool | int | float | str)
-            for knob, setting in result.items()
-        )
-    )
-    return tuple(f"{knob}={exact(setting)}" for knob, setting in result.items())
+
+    def word(setting: object) -> str:
+        setting = plain(setting)
+        need(isinstance(setting, bool | int | float | str))
+        return exact(cast(KnobValue, setting))
+
+    return _assignments(value, word)
 
 
 def values_of(value: object) -> tuple[str, ...]:
     """Return values such as `batch_size=32,128`."""
+
+    def word(values: object) -> str:
+        if isinstance(values, Mapping) or not isinstance(values, Iterable):
+            raise ValueError
+        return values if isinstance(values, str) else ",".join(exact(plain(value)) for value in values)
+
+    return _assignments(value, word)
+
+
+def _assignments(value: object, word: Callable[[object], str]) -> tuple[str, ...]:
     if isinstance(value, tuple):
         return tuple(map(line_of, value))
     if not isinstance(value, Mapping):
         raise ValueError
-    result = {}
-    for knob, values in value.items():
-        need(isinstance(values, Iterable) and not isinstance(values, Mapping))
-        result[knob] = values if isinstance(values, str) else ",".join(exact(plain(value)) for value in values)
-    return tuple(f"{knob}={values}" for knob, values in result.items())
+    return tuple(f"{line_of(knob)}={word(setting)}" for knob, setting in value.items())
 
 
 def concerns_of(value: object) -> tuple[str, ...]:
