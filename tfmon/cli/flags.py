@@ -163,15 +163,16 @@ def settings(command: Command) -> Command:
 
 
 @contextlib.contextmanager
-def errors_as_json(as_json: bool) -> Iterator[None]:
-    """Print an error as JSON if the command prints JSON."""
+def errors_as_json(as_json: bool, **more: str) -> Iterator[None]:
+    """Print an error as JSON, with `more`, if the command prints JSON."""
     try:
         yield
     except TfmonError as error:
         if as_json:
             from tfmon.reports import common_keys
 
-            click.echo(json.dumps({**common_keys(), "error": error.message, "hint": error.hint or None}, indent=2))
+            answer = {**common_keys(), **more, "error": error.message, "hint": error.hint or None}
+            click.echo(json.dumps(answer, indent=2))
         raise
 
 

@@ -13,9 +13,8 @@ import click
 
 from tfmon.api import settings
 from tfmon.cli import flags
-from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, TfmonError, UsageError
+from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, UsageError
 from tfmon.model.codec import clean
-from tfmon.reports import common_keys
 
 
 @click.command
@@ -43,20 +42,11 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     from tfmon.reports.findings import to_json, to_text
 
     host_entry = {} if host is None else {"host": host}
-    try:
+    with flags.errors_as_json(as_json, **host_entry):
         if host is None:
             report = Diagnosis(gather_facts(flags.interpreter_of(python), imports=not no_import))
         else:
             report = examine(settings.find_host(host), python or "", imports=not no_import)
-    except TfmonError as error:
-        if host is None or not as_json:
-            raise
-        click.echo(
-            json.dumps(
-                {**common_keys(), **host_entry, "error": error.message, "hint": error.hint or None}, indent=2
-            )
-        )
-        sys.exit(error.exit_code)
     if as_json:
         written = {**to_json(report), **host_entry}
         click.echo(json.dumps(written, indent=2))
