@@ -18,7 +18,7 @@ from tfmon.errors import EXIT_INTERRUPTED, UsageError
 
 if TYPE_CHECKING:
     from tfmon.analysis.compare_profiles import ProfiledSide
-    from tfmon.api.series_run import ProfileProgram
+    from tfmon.api.race_programs import ProfileProgram
     from tfmon.model.profile import Profile
 
 
@@ -161,8 +161,8 @@ def _kept(
 def _profiled(
     chosen: RaceOptions, folder: Path, chrome: str | None, *, local: bool, steps: int, profiles: int
 ) -> ProfileProgram:
+    from tfmon.api.race_programs import ProfileProgram
     from tfmon.api.run_base import run_until_over
-    from tfmon.api.series_run import ProfileProgram
 
     if len(chosen.lanes) > 2:
         raise UsageError(f"two lanes are compared, not {len(chosen.lanes)}", "name one or two with --lane")

@@ -62,7 +62,7 @@ def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | N
         except ExperimentError as error:
             raise UsageError(str(error), f"tfmon show {info.name} lists the knobs") from error
 
-    from tfmon.api.series_run import SeriesProgram
+    from tfmon.api.race_programs import SeriesProgram
     from tfmon.cli.attach import prepared, run_here
 
     make = partial(SeriesProgram, chosen, Purpose(varied_knob=knob), planned)
@@ -94,7 +94,7 @@ def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
     def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
         return tuning_of(lanes[0].name, everything=True)
 
-    from tfmon.api.series_run import SeriesProgram
+    from tfmon.api.race_programs import SeriesProgram
     from tfmon.cli.attach import prepared, run_here, start
 
     fresh = replace(chosen, fresh=True)

@@ -17,7 +17,7 @@ from tfmon.errors import EXIT_FINE, UsageError
 
 if TYPE_CHECKING:
     from tfmon.api.change import Change
-    from tfmon.api.trial_program import TrialProgram
+    from tfmon.api.race_programs import TrialProgram
 
 MOST_RUNS = 30
 
@@ -115,7 +115,7 @@ def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> in
     from tfmon.cli.attach import start
 
     def make() -> TrialProgram:
-        from tfmon.api.trial_program import TrialProgram
+        from tfmon.api.race_programs import TrialProgram
 
         return TrialProgram(chosen, Purpose(change=change))
 
@@ -126,17 +126,17 @@ def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> in
 
 
 def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[str], *, as_json: bool) -> int:
+    from tfmon.api.race_programs import HEADLESS_TRIAL_S, TrialProgram, run_again
     from tfmon.api.run_base import run_until_over
-    from tfmon.api.trial_program import HEADLESS_SECONDS, TrialProgram, run_again
     from tfmon.cli.attach import prepared
 
-    limited = replace(chosen, seconds=HEADLESS_SECONDS if chosen.seconds is None else chosen.seconds)
+    limited = replace(chosen, seconds=HEADLESS_TRIAL_S if chosen.seconds is None else chosen.seconds)
 
     def make() -> TrialProgram:
         return TrialProgram(limited, Purpose(watched=False, change=change))
 
     if chosen.seconds is None:
-        most = units.about(HEADLESS_SECONDS)
+        most = units.about(HEADLESS_TRIAL_S)
         notes.append(f"the race ends after {most} at the latest; --seconds changes that")
     program = prepared(make, as_json=as_json, notes=notes)
     interrupted = run_until_over(program) or run_again(program, limited, runs)

@@ -1,0 +1,239 @@
+"""Programs that do more than race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tfmon import errors, units
+from tfmon.analysis.analysis import analyse
+from tfmon.analysis.compare_profiles import ProfiledSide, profiled_pair
+from tfmon.analysis.series_tables import lane_series_progress
+from tfmon.analysis.summarise import summarise
+from tfmon.analysis.trial_answer import Trial, ended, judge_trial
+from tfmon.api.options import Purpose, RaceOptions
+from tfmon.api.profiling import TIMES
+from tfmon.api.program import Program
+from tfmon.api.run_base import run_until_over, say
+from tfmon.catalog import ScenarioInfo
+from tfmon.errors import TfmonError, UsageError
+from tfmon.lanes.plan import RacePlan
+from tfmon.model.events import Event
+from tfmon.model.folder_views import COPY, IN_PLACE
+from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
+from tfmon.model.profile import Profile
+from tfmon.model.script_events import Progressed
+from tfmon.model.series import TUNING, SeriesState
+from tfmon.model.session import Snapshot
+
+if TYPE_CHECKING:
+    from tfmon.model.spec import LaneSpec
+
+LEAST_WINDOWS = 5
+HEADLESS_TRIAL_S = 300.0
+
+
+class SeriesProgram(Program):
+    """A crossover or a tuning."""
+
+    result: Snapshot | None = None
+    is_series = True
+
+    def __init__(
+        self,
+        race_options: RaceOptions,
+        purpose: Purpose,
+        make: Callable[[Sequence[LaneSpec]], SeriesState],
+    ) -> None:
+        super().__init__(race_options, purpose)
+        self._make = make
+
+    def begin(self, plan: RacePlan | None = None) -> None:
+        """Start the lanes and the series."""
+        plan = plan or self.planned()
+        self._state = self._make([lane.spec for lane in plan.lanes])
+        super().begin(plan)
+        self.experiments.run(self._state)
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """The lanes, their differences, and views."""
+        return *(f"{lane.spec.id}: {lane.spec.name}" for lane in self.planned().lanes), *super().notes
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether the series has ended."""
+        return self.experiments.join(timeout_s) and (not self.alone or super().join(timeout_s))
+
+    def line(self) -> str:
+        """Return the progress."""
+        return lane_series_progress(self.session.snapshot())
+
+    def settle(self, *, interrupted: bool) -> None:
+        """Keep the result before the lanes' settings are restored, which begins another period."""
+        while not self.experiments.join(0):
+            self.experiments.stop()
+        snapshot, measured = self.session.snapshot(), self.experiments.measured
+        if measured is not None:
+            snapshot = replace(measured, experiment=snapshot.experiment, tuned=snapshot.tuned)
+        if snapshot.experiment is None:  # a signal came before the series began
+            tuned = self._state if self._state.policy == TUNING else None
+            snapshot = replace(snapshot, experiment=self._state, tuned=tuned)
+        self.result = snapshot
+
+    def close(self, reason: str = "") -> None:
+        """End the lanes."""
+        super().close(reason)
+        if self.result is not None:
+            self.result = replace(self.result, recording=self.session.snapshot().recording)
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output and the exit code."""
+        if self.alone or self.result is None:  # without a terminal, or without a start
+            return super().outcome(interrupted, as_json=as_json)
+        from tfmon.reports.race_report import to_text
+        from tfmon.reports.series_report import series_to_json
+
+        result = analyse(self.result)
+        code = self.ending.exit_code() or (errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL)
+        return (series_to_json if as_json else to_text)(result), errors.EXIT_INTERRUPTED if interrupted else code
+
+
+class ProfileProgram(Program):
+    """Profiles of one or two lanes."""
+
+    result: Profile | None = None
+    sides: tuple[ProfiledSide, ProfiledSide] | None = None
+
+    def __init__(
+        self,
+        race_options: RaceOptions,
+        purpose: Purpose,
+        folder: Path,
+        steps: int,
+        chrome: str,
+        times: int = TIMES,
+    ) -> None:
+        super().__init__(race_options, purpose)
+        self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether the lanes are ready."""
+        super().join(timeout_s)
+        lanes = self.session.snapshot().lanes
+        for lane in lanes:
+            if lane.over:
+                trouble = lane.trouble or Trouble("the lane ended")
+                raise TfmonError(trouble.message, trouble.hint, exit_code=errors.EXIT_LANE_FAILED)
+        return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
+
+    def settle(self, *, interrupted: bool) -> None:
+        """Profile the lanes, unless there was a signal."""
+        if interrupted:
+            return
+        names = [lane.spec.name for lane in self.session.snapshot().lanes]
+        if len(names) == 1:
+            self.result = self.profiles.take(names[0], self._folder, self._steps, self._chrome)
+        else:
+            self.profiles.in_turns(names, self._folder, self._steps, self._times)
+            self.sides = profiled_pair(self.session.snapshot().lanes)
+
+
+class TrialProgram(Program):
+    """A race of two lanes of one script, which ends when both have ended, or one fails."""
+
+    def __init__(self, race_options: RaceOptions, purpose: Purpose) -> None:
+        super().__init__(race_options, purpose)
+        assert purpose.change is not None, "a try without a change"
+        self.change = purpose.change
+        self._lengths: dict[str, tuple[int, int | None]] = {}
+        self._first_over: set[str] = set()
+        self.again: tuple[list[LaneState], list[LaneState]] = [], []
+        """Further runs of each side."""
+        self.session.listen(self._note_length)
+
+    def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
+        """Plan the race; raises UsageError."""
+        plan = super().plan(info, race_options)
+        view = plan.race.views.get("")
+        if view is None or view.kind == IN_PLACE:
+            why = view.reason if view is not None else "the lanes have none"
+            raise UsageError(
+                f"the lanes cannot have views of the folder with different files: {why}",
+                "allow user namespaces; or share data that is only read with --link, or raise view_copy",
+                options=("link",),
+            )
+        linked = [
+            path for path in self.change.paths if f"{path}/".startswith(tuple(f"{link}/" for link in view.links))
+        ]
+        if linked and view.kind == COPY:
+            raise UsageError(
+                f"--link shares {linked[0]}, which the change replaces", "leave it out", options=("link",)
+            )
+        return plan
+
+    def _note_length(self, event: Event) -> None:
+        if not isinstance(event, Progressed) or not event.epochs or event.lane in self._first_over:
+            return
+        known = self._lengths.get(event.lane)
+        if known is not None and (known[0] != event.epochs or event.doing == ""):
+            self._first_over.add(event.lane)
+        else:
+            self._lengths[event.lane] = event.epochs, event.batches
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether the race has ended."""
+        over = super().join(timeout_s)
+        return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
+
+    def judge(self) -> tuple[Trial, bool]:
+        """Return the answer, and whether the unchanged script must run again."""
+        analysis = analyse(self.session.snapshot())
+        trial, unclear = judge_trial(analysis, self._lengths, self.change.title, self.again)
+        return replace(trial, files=self.change.paths), unclear
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output and the exit code."""
+        from tfmon.reports import trial_report
+
+        analysis = analyse(self.session.snapshot())
+        if len(analysis.snapshot.lanes) < 2:
+            return "", errors.EXIT_INTERRUPTED if interrupted else errors.EXIT_LANE_FAILED
+        trial, _ = self.judge()
+        result = summarise(analysis, self.header)
+        code = errors.EXIT_INTERRUPTED if interrupted else trial.exit_code
+        if any(lane.phase == ABSENT for lane in analysis.snapshot.lanes):
+            code = errors.EXIT_DEVICE_ABSENT
+        return (trial_report.to_json if as_json else trial_report.to_text)(trial, result), code
+
+
+def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
+    """Run both sides alternately, if that can change the answer; return the interruption.
+
+    If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
+    """
+    trial, unclear = program.judge()
+    first, second = program.session.snapshot().lanes
+    in_pairs = runs > 0 and ended(first) and ended(second)
+    if trial.same_training is False or FAILED in (first.phase, second.phase) or not (in_pairs or unclear):
+        return ""
+    if in_pairs:
+        about = units.about(runs * sum(filter(None, trial.run_s)))
+        say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
+    else:
+        say("the losses differ: the script as it is runs once more")
+    seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
+    for number in range(2 * runs if in_pairs else 1):
+        side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
+        purpose = Purpose(
+            watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
+        )
+        alone = Program(replace(options, record=False, seconds=seconds), purpose)
+        alone.prepare()
+        if interrupted := run_until_over(alone):
+            return interrupted
+        program.again[side].extend(alone.session.snapshot().lanes)
+        if any(lane.phase == FAILED for lane in program.again[side]):
+            break
+    return ""
