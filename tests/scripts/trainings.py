@@ -215,6 +215,12 @@ def runs_eagerly():
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
 
+def runs_functions_eagerly():
+    tf.config.run_functions_eagerly(True)
+    network().fit(rows, rows[:, :3], epochs=3, verbose=0)
+    tf.config.run_functions_eagerly(False)
+
+
 def unrolls():
     weights = tf.Variable(tf.random.normal((8, 8)))
 

@@ -23,6 +23,7 @@ from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import NO_ROWS, is_batched
 from tfmon.hooks.epochs import CALLBACK, Epochs
 from tfmon.hooks.inspection import line_now
+from tfmon.hooks.libraries import functions_run_eagerly
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.hooks.optimizers import offer_rate
 from tfmon.hooks.patches import FILES, hooks, unseen
@@ -155,7 +156,7 @@ class FitCall:
                 device_causes.see(causes, model, self._epochs_seen.line)
             if self._feed is not None:
                 step_causes.rows = ((self._feed.totals() or (0, 0))[1] - self._examples) // max(1, self._per_call)
-                if model.run_eagerly:
+                if model.run_eagerly or functions_run_eagerly():
                     step_causes.runs_eagerly(self._epochs_seen.line, model.trainable_weights, model)
             weights = [weight.shape for weight in model.trainable_weights]
             self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))

@@ -43,8 +43,13 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
 
 def traits() -> Iterator[str]:
     """Yield the traits of all steps."""
-    if _is_in_use() and sys.modules["tensorflow"].config.functions_run_eagerly():
+    if functions_run_eagerly():
         yield from (EAGER, FUNCTIONS_EAGERLY)
+
+
+def functions_run_eagerly() -> bool:
+    """Return whether each `tf.function` runs its operations from Python."""
+    return _is_in_use() and bool(sys.modules["tensorflow"].config.functions_run_eagerly())
 
 
 def gpu_memory(kind: str) -> tuple[int | None, int | None]:

@@ -75,9 +75,9 @@ class StepCauses:
         yield None
         self._made[made], self._in_loop[made] = line_now(), line_in_loop()
 
-    def _note_eagerly(self, *_args: object, **_more: object) -> Around:
+    def _note_eagerly(self, run_eagerly: object = False, **_more: object) -> Around:
         yield None
-        self._eagerly = line_now()
+        self._eagerly = line_now() if run_eagerly else ""
 
     def _note_policy(self, *_args: object, **_more: object) -> Around:
         yield None
