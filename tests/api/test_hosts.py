@@ -17,7 +17,6 @@ from tfmon.doctor.facts import Facts
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote import questions
 from tfmon.lanes.remote.remote_host import Host
-from tfmon.lanes.remote.start_program import Greeting
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.events import LaneStarted
 from tfmon.model.race import Machine, Race
@@ -42,7 +41,7 @@ def fake(monkeypatch):
     fake = SimpleNamespace(answers=answers, words={}, unreachable={}, closed=[], together=None)
 
     class Connection:
-        greeting = Greeting(python="/there/python3")
+        python = "/there/python3"
 
         def __init__(self, host: Host, sink) -> None:
             self.host, self.read = host, []

@@ -55,7 +55,7 @@ def test_a_few_of_many_are_told():
 
 
 def explained(lane: LaneState, lanes, views) -> LaneState:
-    result = lane.copy()
+    result = lane.copy_as(LaneState)
     explain_collision(result, lanes, views)
     return result
 

@@ -94,7 +94,7 @@ def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
 
 def test_a_lane_keeps_its_windows_over_a_restart_and_takes_all_kinds_of_samples():
     state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
-    sampled = Lane.from_state(state)
+    sampled = state.copy_as(Lane)
     sampled.on_gpu_sample(gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
     again = advance(sampled, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
     assert not again.points

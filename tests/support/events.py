@@ -96,7 +96,7 @@ def lane(device: str = "cpu", *events) -> LaneState:
 
 def advance(state: LaneState, *events: Event) -> LaneState:
     """Return the state after more events; the given one stays as it is."""
-    result = Lane.from_state(state)
+    result = state.copy_as(Lane)
     for event in events:
         result.accept(event)
-    return result.snapshot()
+    return result.copy_as(LaneState)

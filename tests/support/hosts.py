@@ -87,7 +87,7 @@ class Linked(Connection):
 
     @property
     def agent(self) -> psutil.Process:
-        return psutil.Process(self.greeting.pid)
+        return psutil.Process(self._wire.pid)
 
 
 def put_fake_ssh(folder: Path) -> str:

@@ -93,7 +93,7 @@ class Hosts:
             self._session.set_machine(machine, name)
         if not info.command:
             if not self._session.snapshot().hosts[name].machine.tensorflow:
-                message = f"{connection.greeting.python} on {name} has no TensorFlow"
+                message = f"{connection.python} on {name} has no TensorFlow"
                 raise HostError(message, other_python(connection.host))
             return
         folder, (program, *arguments) = working_folder(), info.command

@@ -150,9 +150,10 @@ class LocalProcess(LaneProcess):
         self._popen, self._guard = launched.popen, launched.guard
         self.pid = self._popen.pid
         self.metric_fd, self._request_fd = launched.metric_fd, launched.request_fd
-        self._takers = {self.metric_fd: self.metrics.take, launched.output_fd: self.output.take}
-        if launched.error_fd is not None:
-            self._takers[launched.error_fd] = self.output.take_error
+        self._takers = {self.metric_fd: self.metrics.take}
+        for stream, take in ((self._popen.stdout, self.output.take), (self._popen.stderr, self.output.take_error)):
+            if stream is not None:
+                self._takers[stream.fileno()] = take
         self._open = set(self._takers)
         self._reader_failed = False
         self._gate = threading.Lock()

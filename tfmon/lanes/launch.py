@@ -68,8 +68,6 @@ class Launched:
 
     popen: subprocess.Popen[bytes]
     metric_fd: int
-    output_fd: int
-    error_fd: int | None
     request_fd: int
     suspended: SuspendedTime
     guard: Guard | None
@@ -93,9 +91,7 @@ def launch(
         guarded: Whether a guard ends the process with this one; a user's command always has one.
         split: Whether standard error has its own pipe.
     """
-    merged = {**os.environ, **{key: value for key, value in environment.items() if value is not None}}
-    for key in [key for key, value in environment.items() if value is None]:
-        merged.pop(key, None)
+    merged = {key: value for key, value in {**os.environ, **environment}.items() if value is not None}
     metric_fd, child_metric_fd = os.pipe()
     child_request_fd, request_fd = os.pipe()
     os.set_blocking(metric_fd, False)
@@ -138,13 +134,10 @@ def launch(
     finally:
         for fd in inherited:
             os.close(fd)
-    assert popen.stdout is not None
-    output_fd, error_fd = popen.stdout.fileno(), None if popen.stderr is None else popen.stderr.fileno()
-    os.set_blocking(output_fd, False)
-    if error_fd is not None:
-        os.set_blocking(error_fd, False)
-    guard = _start_guard(popen.pid, output_fd, error_fd, command) if guarded or command is not None else None
-    return Launched(popen, metric_fd, output_fd, error_fd, request_fd, suspended, guard)
+    for stream in filter(None, (popen.stdout, popen.stderr)):
+        os.set_blocking(stream.fileno(), False)
+    guard = _start_guard(popen, command) if guarded or command is not None else None
+    return Launched(popen, metric_fd, request_fd, suspended, guard)
 
 
 def lock_file() -> tuple[int, str]:
@@ -170,15 +163,15 @@ class Guard:
         os.close(self.pipe_fd)
 
 
-def _start_guard(group: int, output_fd: int, error_fd: int | None, command: Command | None) -> Guard | None:
+def _start_guard(group: subprocess.Popen[bytes], command: Command | None) -> Guard | None:
     first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
     over_fd, pipe_fd = os.pipe()
     try:
         popen = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group), first, str(round(5 * patience_s))],
-            stdin=output_fd,
+            ["/bin/sh", "-c", GUARD, "tfmon-guard", str(group.pid), first, str(round(5 * patience_s))],
+            stdin=group.stdout,
             stdout=over_fd,
-            stderr=subprocess.DEVNULL if error_fd is None else error_fd,
+            stderr=group.stderr or subprocess.DEVNULL,
             cwd="/",
             start_new_session=True,
         )

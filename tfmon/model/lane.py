@@ -36,11 +36,6 @@ SIGNS_OF_LIFE = tuple(
 class Lane(lane_state.LaneState):
     """A lane. Thread: the session's lock is required."""
 
-    @classmethod
-    def from_state(cls, state: lane_state.LaneState) -> Lane:
-        """Return a lane with a copied state."""
-        return state._copy_as(cls)
-
     def accept(self, event: events.Event) -> None:
         """Change the state by an event."""
         if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, lane_events.Window):

@@ -272,19 +272,11 @@ class LaneState(StatePart):
     mark: str = ""
     """`#` and the id, for equal titles."""
 
-    def copy(self: State) -> State:
-        """Return an independent copy."""
-        return self._copy_as(type(self))
-
-    def snapshot(self) -> LaneState:
-        """Return a copy for readers."""
-        return self._copy_as(LaneState)
-
-    def _copy_as(self, kind: type[State]) -> State:
+    def copy_as(self, kind: type[State]) -> State:
+        """Return an independent copy of a kind."""
         result = object.__new__(kind)
-        vars(result).update(
-            {name: part.copy() if isinstance(part, StatePart) else part for name, part in vars(self).items()}
-        )
+        parts = vars(self).items()
+        vars(result).update({name: part.copy() if isinstance(part, StatePart) else part for name, part in parts})
         return result
 
     @property

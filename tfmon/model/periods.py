@@ -148,7 +148,7 @@ def why_mode_stays(lanes: Lanes) -> str:
 
 
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
-    result = lane.copy()
+    result = lane.copy_as(LaneState)
     measurements = result.measurements
     measurements.recent = () if sliced else lane.points
     measurements.old, measurements.samples, measurements.old_samples = (), (), ()

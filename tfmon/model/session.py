@@ -214,7 +214,7 @@ class Session:
         with self._lock:
             self._race, self._experiment, self._tuned = known.race, known.experiment, known.tuned
             self._periods, self._recording = known.periods, known.recording
-            self._lanes = [Lane.from_state(lane) for lane in known.lanes]
+            self._lanes = [lane.copy_as(Lane) for lane in known.lanes]
             self._hosts = {name: host.copy() for name, host in known.hosts.items()}
             self._copied: list[LaneState | None] = list(known.lanes)
             self._copied_hosts: Hosts | None = None
@@ -225,7 +225,9 @@ class Session:
             return self._snapshot(self._clock_ns())
 
     def _snapshot(self, at_ns: int) -> Snapshot:
-        lanes = tuple(copy or lane.snapshot() for lane, copy in zip(self._lanes, self._copied, strict=True))
+        lanes = tuple(
+            copy or lane.copy_as(LaneState) for lane, copy in zip(self._lanes, self._copied, strict=True)
+        )
         hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
         self._copied, self._copied_hosts = list(lanes), hosts
         return Snapshot(

@@ -197,7 +197,9 @@ class Disturbances:
         self._root = root
         self._platform = platform
         self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
-        self._throttling = _Throttling(root)
+        self._lanes: frozenset[int] | None = None
+        self._folders: tuple[Path, ...] = ()
+        self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
         """Return disturbances; `lanes` are the pids whose control groups count."""
@@ -208,7 +210,7 @@ class Disturbances:
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
             "memory_pressure_pct": self._pressure("memory"),
-            "throttled_pct": self._throttling.read(at_ns, lanes),
+            "throttled_pct": self._throttled(at_ns, frozenset(lanes)),
         }
 
     def _pressure(self, kind: str) -> Reading:
@@ -217,18 +219,10 @@ class Disturbances:
         except (IndexError, ValueError):
             return Missing("this system does not account for pressure")
 
-
-class _Throttling:
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._lanes: frozenset[int] | None = None
-        self._folders: tuple[Path, ...] = ()
-        self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
-
-    def read(self, at_ns: int, lanes: Collection[int]) -> Reading:
+    def _throttled(self, at_ns: int, lanes: frozenset[int]) -> Reading:
         """Return the share of throttled periods in the worst group."""
-        if self._lanes != frozenset(lanes):
-            self._lanes = frozenset(lanes)
+        if self._lanes != lanes:
+            self._lanes = lanes
             result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
             self._folders = tuple(read_throttling(tuple(dict.fromkeys(result))))
         shares: list[float] = []

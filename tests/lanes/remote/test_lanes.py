@@ -24,7 +24,7 @@ def test_a_connection_tells_what_it_reached_and_leaves_nothing_behind(ssh):
     assert link.heard(HostConnected) and 0 < measured.error_ns <= measured.round_trip_ns < 60e9
     assert abs(measured.offset_ns) <= measured.error_ns, "both clocks are the same one"
     assert link.machine.cores == os.cpu_count()
-    folder = Path(link.greeting.folder)
+    folder = Path(link.folder)
     assert folder.stat().st_mode & 0o777 == 0o700
     agent = link.agent
     assert agent.is_running()

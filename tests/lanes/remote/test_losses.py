@@ -77,7 +77,7 @@ def test_lanes_of_every_kind_end_with_what_carries_them(request, carrier, dies):
     if carrier == "ssh":
         ssh.behave(cut=str(ssh.folder / "cut"), notice="Authorised use only")
     link = ssh.connect()
-    children, agent, folder = start_all_kinds(link), link.agent, Path(link.greeting.folder)
+    children, agent, folder = start_all_kinds(link), link.agent, Path(link.folder)
     end_what_carries(link, dies, ssh)
     wait_for(lambda: all_gone(children, agent.pid), what="all are gone, though no silence is taken for a loss")
     told = link.wait_for_loss()

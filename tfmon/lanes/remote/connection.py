@@ -28,7 +28,7 @@ from tfmon.lanes.remote.clock import HostClock
 from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.remote_process import RemoteProcess
-from tfmon.lanes.remote.start_program import Greeting, Wire
+from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import HostError, bridge_error, why_ended
 from tfmon.model.codec import CodecError, clean, plain, read
 from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
@@ -77,7 +77,7 @@ class Connection:
     def __init__(self, host: Host, sink: Callable[[Event], None]) -> None:
         self.host = host
         self.machine = Machine()
-        self.greeting = Greeting()
+        self.folder = self.python = ""
         self.lost = "it was not connected"
         self._loss: TfmonError = HostError(f"{host.called} is lost: {self.lost}")
         self._sink = sink
@@ -118,7 +118,7 @@ class Connection:
         if self._closed:
             wire.cancel()
         wire.greet()
-        self.greeting, self.host = wire.greeting, wire.host
+        self.folder, self.python, self.host = wire.folder, wire.python, wire.host
         self._begin(wire)
         try:
             if self._closed:  # `close` came before `_begin`
@@ -222,7 +222,7 @@ class Connection:
         }
         scenario = ""
         if command is None and plan.scenario.is_file():
-            scenario = f"{self.greeting.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
+            scenario = f"{self.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
             payload["file"] = scenario, base64.b64encode(plan.scenario.read_bytes()).decode()
         process = RemoteProcess(
             lane.spec.name,
@@ -231,7 +231,7 @@ class Connection:
             self.clock,
             sink,
             grace_s=command.grace_s if command is not None else None,
-            folder=self.greeting.folder,
+            folder=self.folder,
             scenario=scenario,
             echo=echo,
         )
@@ -440,7 +440,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
     finally:
         connection.close()
     link = next((event for event in reversed(seen) if isinstance(event, LinkMeasured)), None)
-    return Surveyed(host, machine=machine, python=connection.greeting.python, link=link)
+    return Surveyed(host, machine=machine, python=connection.python, link=link)
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:

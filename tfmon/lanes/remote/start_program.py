@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,6 @@ SHIPPED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Greeting:
-    """The agent's report about itself."""
-
-    folder: str = ""
-    python: str = ""
-    pid: int = 0
-
-
 class Wire:
     """A launcher, and the socket that is its stdin and stdout. Thread: one, except `cancel`."""
 
@@ -94,7 +85,9 @@ class Wire:
             raise no_launcher(host, argv[0], error) from error
         finally:
             theirs.close()
-        self.greeting = Greeting()
+        self.folder = self.python = ""
+        self.pid = 0
+        """Of the agent, like its folder and interpreter."""
         self.received = b""
         self._cancelled = False
 
@@ -119,7 +112,7 @@ class Wire:
         except BaseException:
             self.kill()
             raise
-        self.greeting = Greeting(str(ready["folder"]), str(ready["python"]), int(ready["pid"]))
+        self.folder, self.python, self.pid = str(ready["folder"]), str(ready["python"]), int(ready["pid"])
         if self.host.ray is not None:
             self.host = replace(self.host, ray=self.host.ray.placed(self.error_lines()))
         self._errors_from = os.fstat(self._errors.fileno()).st_size  # earlier lines explain nothing
@@ -191,7 +184,7 @@ class Wire:
     def cancel(self) -> None:
         """Make `greet` fail. Thread: any."""
         self._cancelled = True
-        if not self.greeting.pid:
+        if not self.pid:
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
 
