@@ -39,8 +39,8 @@ def run(code: str, view: View | None, *words: str, files: Mapping[str, bytes] | 
     """Run Python in a view; return its output and its exit code."""
     command = Command((sys.executable, "-c", code, *words), "cpu", {}, 1.0, view, files or {})
     launched = launch(Path(sys.executable), {}, Path("no.py"), command)
-    os.set_blocking(launched.output_fd, True)
-    with open(launched.output_fd, "rb", closefd=False) as output:
+    os.set_blocking(launched.popen.stdout.fileno(), True)
+    with open(launched.popen.stdout.fileno(), "rb", closefd=False) as output:
         printed = output.read().decode()
     launched.popen.wait()
     os.close(launched.metric_fd)
