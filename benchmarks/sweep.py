@@ -19,6 +19,7 @@ from common import options_of
 from support.sweeps import SimulatedStation, planned
 
 from tfmon.analysis.series_tables import sweep_table
+from tfmon.analysis.sweep_ranking import rank
 from tfmon.api.run_base import YOUNG_OBJECTS
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event
@@ -27,7 +28,8 @@ from tfmon.model.race import Machine
 from tfmon.model.series import SeriesStep
 from tfmon.model.session import Session
 from tfmon.recordings import sweeps
-from tfmon.series.sweep import Sweep
+from tfmon.series.engine import Series
+from tfmon.series.sweep import SweepPolicy
 from tfmon.ui.render.table import columns_of
 
 MIB = 2**20
@@ -70,7 +72,7 @@ def main() -> None:
             session.advance_series(step)
 
         session.listen(tell)
-        sweep = Sweep(state, stations, keep)
+        sweep = Series(state, SweepPolicy(), stations, keep)
         sweep.start()
         gc.freeze()  # as the process that runs a sweep does
         gc.set_threshold(YOUNG_OBJECTS)
@@ -86,17 +88,18 @@ def main() -> None:
         began_s, cpu_s = time.monotonic(), time.process_time()
         made_s = sum(station.made_s for station in stations)
         memory = [process.memory_info().rss / MIB]
-        table_s = 0.0
+        table_s, ranking = 0.0, None
         sent_s = read_s = 0.0
         while (elapsed_s := time.monotonic() - began_s) < options.seconds:
             time.sleep(1.0)
             before_s = time.thread_time()
-            columns_of(sweep_table(sweep.ranking), 200)
+            ranking = rank(sweep.state, ranking)
+            columns_of(sweep_table(ranking), 200)
             table_s += time.thread_time() - before_s
             memory.append(process.memory_info().rss / MIB)
         spent_s = time.process_time() - cpu_s - (sum(station.made_s for station in stations) - made_s)
         spent_s -= sent_s + read_s
-        known = sweep.ranking.state
+        known = sweep.state
         pairs = sum(len(attempt.pairs) for attempt in known.attempts)
         visits = sum(attempt.visits for attempt in known.attempts)
         size = file.path.stat().st_size / MIB

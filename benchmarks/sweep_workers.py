@@ -91,7 +91,7 @@ def sweep(options, places: Sequence[str]) -> tuple[float, list[Worker]]:
             took_s = time.monotonic() - began_s
         finally:
             program.close()
-    found = program.sweep.ranking
+    found = program.ranking
     assert found.settled == len(found.rows) and not found.state.lost, found.state
     visits = sum(row.attempt.visits for row in found.rows)
     print(f"{len(workers)} workers: {took_s:.1f} s for {visits} visits")

@@ -145,7 +145,7 @@ def test_the_time_left_is_never_less_than_it_takes(seed):
             state = state_after(
                 state, PairMeasured(number, Pair(log, bool(place % 2), state.attempts[number].visits), 1.0)
             )
-            found = rank(state, found)
+            found = rank(state)
             told.append((passed_s, found.left_s))
             if found.rows[number].settled:
                 break

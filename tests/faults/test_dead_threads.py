@@ -28,8 +28,9 @@ from tfmon.model.session import Session
 from tfmon.probes.base import Ticker
 from tfmon.probes.host_probe import HostProbe
 from tfmon.recordings.recorder import Recorder
+from tfmon.series.engine import Series
 from tfmon.series.series_control import ExperimentControl
-from tfmon.series.sweep import Sweep
+from tfmon.series.sweep import SweepPolicy
 from tfmon.system import threads
 
 PACKAGE = Path(tfmon.__file__).parent
@@ -124,10 +125,10 @@ def test_an_experiment_ends_with_the_reason(deadly):
 
 
 def test_a_sweep_ends_with_the_reason(deadly):
-    sweep, reason = Sweep(planned(), [SimulatedStation()], print), deadly("tfmon-series")
+    sweep, reason = Series(planned(), SweepPolicy(), [SimulatedStation()], print), deadly("tfmon-series")
     sweep.start()
     wait_for(lambda: sweep.join(LOOK_S), what="the sweep has ended")
-    assert sweep.ranking.state.over and sweep.ranking.state.ended.startswith(reason)
+    assert sweep.state.over and sweep.state.ended.startswith(reason)
 
 
 def test_a_recording_ends_with_the_reason_as_on_a_full_disk(deadly, tmp_path):

@@ -10,13 +10,14 @@ from tfmon.analysis.sweep_ranking import rank
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.series import Pair, PairMeasured, VisitBegan
 from tfmon.recordings import sweeps
-from tfmon.series.sweep import Sweep
+from tfmon.series.engine import Series
+from tfmon.series.sweep import SweepPolicy
 
 
 def swept(path, state):
     """Return the sweep that wrote a file to its end."""
     file = sweeps.create(path, state)
-    sweep = Sweep(state, [SimulatedStation()], file.write)
+    sweep = Series(state, SweepPolicy(), [SimulatedStation()], file.write)
     sweep.start()
     assert sweep.join(PATIENCE_S)
     file.close()
@@ -27,12 +28,12 @@ def swept(path, state):
 def measured(tmp_path):
     """A file of a whole sweep, and its result."""
     path = tmp_path / "night.sweep"
-    return path, swept(path, planned({"batch_size": (16, 64, 4_096)})).ranking.state
+    return path, swept(path, planned({"batch_size": (16, 64, 4_096)})).state
 
 
 def test_what_was_measured_comes_back_as_it_was_with_the_same_figures(tmp_path):
     state = planned(until_ci=0.012)
-    found, again = swept(tmp_path / "night.sweep", state).ranking, sweeps.read(tmp_path / "night.sweep")
+    found, again = rank(swept(tmp_path / "night.sweep", state).state), sweeps.read(tmp_path / "night.sweep")
     assert again.attempts == found.state.attempts and again.plan == state.plan
     assert sum(len(attempt.pairs) for attempt in again.attempts) > 100
     killed = sweeps.create(tmp_path / "killed.sweep", state)
@@ -62,14 +63,14 @@ def test_a_disk_that_is_full_ends_no_sweep_and_all_is_written_when_it_has_room_a
     file = sweeps.create(tmp_path / "night.sweep", state)
     room, full = os.dup(file._descriptor), os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, file._descriptor)
-    sweep = Sweep(state, [SimulatedStation()], file.write)
+    sweep = Series(state, SweepPolicy(), [SimulatedStation()], file.write)
     sweep.start()
-    assert sweep.join(PATIENCE_S) and sweep.ranking.settled == 2
+    assert sweep.join(PATIENCE_S) and rank(sweep.state).settled == 2
     assert "night.sweep cannot be written: No space left" in file.failure
     assert sweeps.read(file.path).attempts == state.attempts
     os.dup2(room, file._descriptor)
     file.close()
-    assert file.failure == "" and sweeps.read(file.path).attempts == sweep.ranking.state.attempts
+    assert file.failure == "" and sweeps.read(file.path).attempts == sweep.state.attempts
     os.close(room)
     os.close(full)
 

@@ -6,11 +6,11 @@ import pytest
 from support.lanes import RacingGroup
 from support.waiting import LOOK_S, wait_for
 
+from tfmon.series.engine import Series
 from tfmon.series.series_control import ExperimentControl
-from tfmon.series.sweep import Sweep
 
 
-def ended(experiment: ExperimentControl | Sweep) -> bool:
+def ended(experiment: ExperimentControl | Series) -> bool:
     """Wait for the end of an experiment, and return True."""
     wait_for(lambda: experiment.join(LOOK_S), what="the end of the experiment")
     return True

@@ -7,23 +7,24 @@ from support.sweeps import BASE, CHANGED, SimulatedStation, planned, speed_of
 from support.waiting import wait_for
 
 from tfmon.analysis.series_tables import answer
-from tfmon.analysis.sweep_ranking import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED
+from tfmon.analysis.sweep_ranking import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED, rank
 from tfmon.model.codec import encode, parse, read
 from tfmon.model.events import Event, SeriesAdvanced
 from tfmon.model.race import Machine
 from tfmon.model.series import PairMeasured, state_after
 from tfmon.model.session import Session
 from tfmon.reports.series_report import to_text
-from tfmon.series.sweep import Sweep
+from tfmon.series.engine import Series
+from tfmon.series.sweep import SweepPolicy
 
 from .conftest import ended
 
 
 def swept(state, *stations, write=lambda event: None):
-    sweep = Sweep(state, stations or [SimulatedStation()], write)
+    sweep = Series(state, SweepPolicy(), stations or [SimulatedStation()], write)
     sweep.start()
     assert ended(sweep)
-    return sweep.ranking
+    return rank(sweep.state)
 
 
 def test_one_that_is_told_of_the_steps_alone_knows_the_same():
@@ -176,22 +177,22 @@ def test_rounds_without_a_pair_come_to_an_end(monkeypatch):
 def test_stopping_keeps_what_there_is_and_going_on_measures_nothing_twice():
     events = []
     state = planned(until_ci=0.012)
-    sweep = Sweep(state, [SimulatedStation(pause_s=0.001)], events.append)
+    sweep = Series(state, SweepPolicy(), [SimulatedStation(pause_s=0.001)], events.append)
     sweep.start()
     wait_for(lambda: sum(isinstance(event, PairMeasured) for event in events) > 40, what="40 pairs")
     sweep.stop("interrupted by SIGINT")
     assert ended(sweep)
-    assert sweep.ranking.state.ended == "interrupted by SIGINT"
+    assert sweep.state.ended == "interrupted by SIGINT"
     latest = next(event.number for event in reversed(events) if isinstance(event, PairMeasured))
     assert sweep.state.attempts[latest].figures.examples_per_s > 0, "an interrupted visit has figures"
     for event in events:
         state = state_after(state, event)
-    assert state.attempts == sweep.ranking.state.attempts
+    assert state.attempts == sweep.state.attempts
     before = [attempt.pairs for attempt in state.attempts]
     station = SimulatedStation()
     found = swept(state, station)
     assert all(one.pairs[: len(was)] == was for one, was in zip(found.state.attempts, before, strict=True))
-    settled = [row for row in sweep.ranking.rows if row.outcome in (MEASURED, BASELINE)]
+    settled = [row for row in rank(sweep.state).rows if row.outcome in (MEASURED, BASELINE)]
     assert all(row.attempt.settings not in station.visited for row in settled)
     assert found.best("cpu").outcome == MEASURED
 

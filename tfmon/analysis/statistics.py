@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from tfmon.analysis.intervals import (
@@ -79,10 +79,22 @@ class Between:
     """Effective number of processes."""
     learnt: BetweenProcesses | None = None
     """The variance in this race alone."""
+    supposed_sd: float = BETWEEN_PROCESSES_SD
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return the part of half the interval that more pairs do not reduce."""
         return student(looks.error, self.degrees) * self.sd / math.sqrt(self.processes)
+
+    def with_prior(self, prior: BetweenProcesses | None) -> Between:
+        """Return the variance with the variance of other races."""
+        if prior is not None and prior.degrees > MOST_DEGREES:
+            prior = BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
+        known = [estimate for estimate in (prior, self.learnt) if estimate is not None]
+        supposed = self.supposed_sd**2
+        squares = SUPPOSED_DEGREES * supposed + sum(estimate.squares for estimate in known)
+        degrees = SUPPOSED_DEGREES + sum(estimate.degrees for estimate in known)
+        variance = max(squares, SUPPOSED_DEGREES / 2 * supposed) / degrees
+        return replace(self, sd=math.sqrt(variance), degrees=degrees)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +198,8 @@ def between_processes(
     for value, process in zip(logs, processes, strict=True):
         groups.setdefault(process, []).append(value)
     effective = len(logs) ** 2 / sum(len(group) ** 2 for group in groups.values()) if logs else 1.0
-    learnt = _learnt(list(groups.values()))
-    if prior is not None and prior.degrees > MOST_DEGREES:
-        prior = BetweenProcesses(prior.squares * MOST_DEGREES / prior.degrees, MOST_DEGREES, prior.races)
-    known = [estimate for estimate in (prior, learnt) if estimate is not None]
-    supposed = supposed_sd**2
-    squares = SUPPOSED_DEGREES * supposed + sum(estimate.squares for estimate in known)
-    degrees = SUPPOSED_DEGREES + sum(estimate.degrees for estimate in known)
-    variance = max(squares, SUPPOSED_DEGREES / 2 * supposed) / degrees
-    return Between(math.sqrt(variance), degrees, effective, learnt)
+    between = Between(supposed_sd, SUPPOSED_DEGREES, effective, _learnt(list(groups.values())), supposed_sd)
+    return between.with_prior(prior)
 
 
 def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:

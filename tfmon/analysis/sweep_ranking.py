@@ -16,7 +16,7 @@ from statistics import median
 from tfmon import units
 from tfmon.analysis.crossover_curve import values_of
 from tfmon.analysis.intervals import Looks
-from tfmon.analysis.statistics import compare
+from tfmon.analysis.statistics import LogRatio, compare
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
 from tfmon.model.lane_relations import distinct
 from tfmon.model.race import BetweenProcesses
@@ -41,10 +41,9 @@ class SweepRow:
     outcome: str = OPEN
     ratio: Estimate | None = None
     """Throughput over the baseline's."""
-    learnt: BetweenProcesses | None = None
-    place: str = ""
     learns: tuple[str, ...] = ()
     """Knobs that change the training."""
+    place: str = ""
     over: bool = False
 
     @property
@@ -103,6 +102,7 @@ class Ranking:
     floors: Mapping[str, float]
     """Minimum ratio of the best by device. A certainly lower combination cannot win."""
     choices: Mapping[str, int]
+    results: tuple[LogRatio | None, ...]
 
     @cached_property
     def ranked(self) -> tuple[SweepRow, ...]:
@@ -162,93 +162,76 @@ class Ranking:
         return tuple(row for row in kind if row.rated and row.span[2] >= best.span[0])
 
 
-def judge(
-    attempt: Attempt, plan: SeriesPlan, choices: int, floor: float, prior: BetweenProcesses | None = None
-) -> SweepRow:
+def judge(attempt: Attempt, plan: SeriesPlan, choices: int, floor: float, result: LogRatio | None) -> SweepRow:
     """Return the result of a combination."""
-    learns = learns_differently(attempt.settings, plan.baseline)
     if attempt.baseline:
         return SweepRow(attempt, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
-    result = compare(attempt.pairs, prior)
-    logs = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
-    learnt = result.between.learnt if result is not None and result.between is not None else None
-    row = SweepRow(attempt, OPEN, logs, learnt, learns=learns)
-    return replace(row, outcome=_outcome(row, plan, floor))
+    ratio = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
+    return SweepRow(
+        attempt, _outcome(attempt, ratio, plan, floor), ratio, learns_differently(attempt.settings, plan.baseline)
+    )
 
 
-def _outcome(row: SweepRow, plan: SeriesPlan, floor: float) -> str:
-    known, ratio = row.attempt, row.ratio
-    if known.refused:
+def _outcome(attempt: Attempt, ratio: Estimate | None, plan: SeriesPlan, floor: float) -> str:
+    if attempt.baseline:
+        return BASELINE
+    if attempt.refused:
         return REFUSED
-    if known.failed:
+    if attempt.failed:
         return FAILED
     if ratio is not None and ratio.half_width <= plan.until_ci:
         return MEASURED
-    if known.measured_s >= plan.each_s:
+    if attempt.measured_s >= plan.each_s:
         return LIMIT
     return BEATEN if ratio is not None and ratio.high < floor and not plan.everything else OPEN
 
 
-def _choices_of(attempts: Iterable[Attempt], kind: str) -> int:
-    return max(1, sum(attempt.kind == kind and not (attempt.baseline or attempt.refused) for attempt in attempts))
-
-
 def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
-    """Return the results, judging only combinations that changed since `before`."""
+    """Return the results so far. Comparisons of unchanged combinations are taken from `before`."""
     plan, attempts = state.plan, state.attempts
-    choices = {kind: _choices_of(attempts, kind) for kind in plan.kinds}
-    if before is not None and before.choices == choices:
-        rows = [*before.rows]
-        changed = tuple(
-            attempt for attempt in attempts if rows[attempt.number].attempt is not attempt and not attempt.baseline
-        )
-    else:  # first learn the between-process variance
-        rows, changed = [judge(attempt, plan, choices[attempt.kind], 0.0) for attempt in attempts], attempts
-    pooled = _pooled(rows) if changed else None
-    for attempt in changed:
-        prior = _less(pooled, rows[attempt.number].learnt)
-        rows[attempt.number] = judge(attempt, plan, choices[attempt.kind], 0.0, prior)
+    compared = [attempt for attempt in attempts if not (attempt.baseline or attempt.refused)]
+    choices = {kind: max(1, sum(attempt.kind == kind for attempt in compared)) for kind in plan.kinds}
+    known = dict(zip(map(id, before.state.attempts), before.results, strict=True)) if before is not None else {}
+    results = tuple(known[id(attempt)] if id(attempt) in known else compare(attempt.pairs) for attempt in attempts)
+    learnt = [result.between.learnt for result in results if result and result.between and result.between.learnt]
+    squares, degrees = (sum(getattr(part, name) for part in learnt) for name in ("squares", "degrees"))
+    rows = []
+    for attempt, result in zip(attempts, results, strict=True):
+        if result is not None and result.between is not None:
+            less = result.between.learnt or BetweenProcesses(0.0, 0, 0)
+            others = BetweenProcesses(squares - less.squares, degrees - less.degrees, len(learnt) - less.races)
+            result = replace(result, between=result.between.with_prior(others if others.degrees > 0 else None))
+        rows.append(judge(attempt, plan, choices[attempt.kind], 0.0, result))
     floors = dict.fromkeys(plan.kinds, 1.0)
     for row in rows:
         if row.rated:
             floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
-    for number, row in enumerate(rows):
-        outcome = row.outcome if row.outcome == BASELINE else _outcome(row, plan, floors[row.attempt.kind])
-        device = state.running.get(number, "")
-        if (row.outcome, row.place, row.over) != (outcome, device, state.over):
-            rows[number] = replace(row, outcome=outcome, place=device, over=state.over)
-        if changed and outcome == BASELINE:
-            rows[number] = _with_speed(rows[number], attempts)
-    return Ranking(state, tuple(rows), floors, choices)
-
-
-def _with_speed(baseline: SweepRow, attempts: Iterable[Attempt]) -> SweepRow:
-    alike = (attempt for attempt in attempts if attempt.kind == baseline.attempt.kind and not attempt.baseline)
-    beside = [
-        attempt.figures
-        for attempt in alike
-        if attempt.figures is not None and attempt.figures.baseline_examples_per_s
-    ]
-    if not beside:
-        return baseline
-    figures = Figures(beside[0].place, median(figure.baseline_examples_per_s or 0.0 for figure in beside))
-    return replace(baseline, attempt=replace(baseline.attempt, figures=figures))
-
-
-def _pooled(rows: Sequence[SweepRow]) -> BetweenProcesses | None:
-    learnt = [row.learnt for row in rows if row.learnt is not None]
-    if not learnt:
-        return None
-    return BetweenProcesses(
-        sum(estimate.squares for estimate in learnt), sum(estimate.degrees for estimate in learnt), len(learnt)
+    return Ranking(
+        state,
+        tuple(
+            replace(
+                row,
+                attempt=_with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt,
+                outcome=_outcome(row.attempt, row.ratio, plan, floors[row.attempt.kind]),
+                place=state.running.get(row.number, ""),
+                over=state.over,
+            )
+            for row in rows
+        ),
+        floors,
+        choices,
+        results,
     )
 
 
-def _less(pooled: BetweenProcesses | None, learnt: BetweenProcesses | None) -> BetweenProcesses | None:
-    if pooled is None or learnt is None:
-        return pooled
-    degrees = pooled.degrees - learnt.degrees
-    return BetweenProcesses(pooled.squares - learnt.squares, degrees, pooled.races - 1) if degrees > 0 else None
+def _with_speed(baseline: Attempt, attempts: Iterable[Attempt]) -> Attempt:
+    figures = [attempt.figures for attempt in attempts if attempt.kind == baseline.kind and attempt.figures]
+    known = [
+        (figure.place, figure.baseline_examples_per_s) for figure in figures if figure.baseline_examples_per_s
+    ]
+    if not known:
+        return baseline
+    return replace(baseline, figures=Figures(known[0][0], median(speed for _, speed in known)))
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:

@@ -172,7 +172,7 @@ def sweep(arguments: SweepArguments) -> SweepResult:
             follow(program, lambda: False, tell)
         finally:
             program.close(ENDED)
-    return sweep_result_of(program.sweep.ranking, program.file.path)
+    return sweep_result_of(program.ranking, program.file.path)
 
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tfmon import errors
 from tfmon.analysis.intervals import FEW
-from tfmon.analysis.sweep_ranking import FAILED, combine, parse_over
+from tfmon.analysis.sweep_ranking import FAILED, Ranking, combine, parse_over, rank
 from tfmon.api import devices
 from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
@@ -36,7 +36,7 @@ from tfmon.probes.machine import read_machine
 from tfmon.recordings import sweeps
 from tfmon.reports import series_report
 from tfmon.series.engine import RaceStation, Series
-from tfmon.series.sweep import Sweep
+from tfmon.series.sweep import SweepPolicy
 
 if TYPE_CHECKING:
     from tfmon.lanes.plan import RacePlan
@@ -114,8 +114,8 @@ class SweepProgram(StationsRun, LocalRun):
             begun = self.session.snapshot()
             titled = replace(begun.race, scenario=self._info.name)
             self.session.restore(replace(begun, race=titled, experiment=state))
-            self.series = self.sweep = Sweep(state, self.stations, self._keep)
-            self._known, self._unsaved = self.sweep.ranking, ""
+            self.series = self.sweep = Series(state, SweepPolicy(), self.stations, self._keep)
+            self._known, self._unsaved = rank(state), ""
             self._publish()
             undo.pop_all()
 
@@ -123,6 +123,11 @@ class SweepProgram(StationsRun, LocalRun):
     def trains_command(self) -> bool:
         """Whether a user's command is swept."""
         return bool(self._info.command)
+
+    @property
+    def ranking(self) -> Ranking:
+        """The results so far."""
+        return rank(self.sweep.state, self._known)
 
     def _publish(self) -> None:
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
@@ -137,11 +142,11 @@ class SweepProgram(StationsRun, LocalRun):
 
     def line(self) -> str:
         """Return the progress and the best combination."""
-        return series_report.progress_line(self.sweep.ranking)
+        return series_report.progress_line(self.ranking)
 
     def news(self) -> Iterator[str]:
         """Yield lines about finished combinations and errors."""
-        before, self._known = self._known, self.sweep.ranking
+        before, self._known = self._known, self.ranking
         yield from series_report.happened(before, self._known)
         if self.file.failure != self._unsaved:
             self._unsaved = self.file.failure
@@ -154,7 +159,7 @@ class SweepProgram(StationsRun, LocalRun):
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
-        result = self.sweep.ranking
+        result = self.ranking
         lost = result.state.lost or any(row.outcome == FAILED for row in result.rows)
         fine = errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL
         code = errors.EXIT_LANE_FAILED if self.sweep.failure or lost else fine

@@ -130,9 +130,7 @@ class Monitor:
 
     def _ranked(self, before: Ranking | None = None) -> Ranking | None:
         state = self.snapshot.sweep
-        if state is None or (before is not None and before.state is state):
-            return before
-        return rank(state, None if state.over else before)  # the final ranking must equal the file's
+        return before if state is None or (before is not None and before.state is state) else rank(state, before)
 
     def pull(self) -> None:
         """Advance the replay, read the source, and draw."""
