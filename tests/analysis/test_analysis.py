@@ -6,7 +6,7 @@ import pytest
 from support.ui import Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.history import effect_text
+from tfmon.analysis.history import change_row
 from tfmon.analysis.summarise import summarise
 from tfmon.model.knobs import show
 from tfmon.model.race import CONCURRENT, TURNS
@@ -47,7 +47,7 @@ class TestChanges:
 
     def test_one_that_scatters_was_not_measured_too_briefly(self):
         wide = Estimate(0.9, 0.3, 2.7, 40)
-        assert effect_text(wide, 1_000.0, 900.0, early=False) == "scatters too much to say"
+        assert change_row(0.0, "batch 10", effect=wide).effect_text == "scatters too much to say"
 
     def test_what_one_key_did_to_two_lanes_is_told_together(self):
         assert re.sub(r" \(.*?\)", "", of(racing_demo()).news) == "C batch 10 → 20: +24 %; G: +28 %"

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tfmon import units
-from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Center, trimmed_in_time
-from tfmon.analysis.statistics import compare, exponential
+from tfmon.analysis.intervals import LEAST_PAIRS, trimmed_in_time
+from tfmon.analysis.statistics import compare
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import BetweenProcesses
@@ -196,22 +196,18 @@ def _points(state: SeriesState, between: BetweenProcesses | None, *, two_machine
     slow = ""
     for attempt in state.attempts:
         pairs, value = attempt.pairs, attempt.settings[state.knob]
-        first = trimmed_in_time([pair.base + pair.log for pair in pairs])
-        second = trimmed_in_time([pair.base for pair in pairs])
+        logs = [pair.base + pair.log for pair in pairs], [pair.base for pair in pairs]
+        first, second = (None if center is None else center.estimate() for center in map(trimmed_in_time, logs))
         result = compare(pairs, between, two_machines=two_machines)
         ratio = result.estimate() if result is not None else None
         refused, missing = attempt.refused or ("" if pairs else slow), ""
         if ratio is None:
             missing = f"{units.several(len(pairs), 'pair')}: too few" if pairs else "not measured"
             missing = refused or (missing if state.over else "")
-        yield CurvePoint(value, _speed(first), _speed(second), ratio, len(pairs), refused, missing)
+        yield CurvePoint(value, first, second, ratio, len(pairs), refused, missing)
         pair_s = attempt.measured_s / len(pairs) if pairs else 0.0
         if not slow and pair_s > LONG_PAIR_S:
             slow = f"not measured: a pair takes {pair_s:.0f} s at {value} already"
-
-
-def _speed(center: Center | None) -> Estimate | None:
-    return None if center is None else exponential(center.estimate(AT_THE_END))
 
 
 def _near_crossings(points: Sequence[CurvePoint]) -> list[CurvePoint]:

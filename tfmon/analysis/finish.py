@@ -25,6 +25,7 @@ ALIKE = 1.1
 NORMAL = 1.4826
 """Standard deviation over the median absolute deviation."""
 Lead: TypeAlias = tuple[str, str, Estimate]
+Losses: TypeAlias = Sequence[tuple[int, float]]
 
 
 def ending_line(snapshot: Snapshot) -> str:
@@ -128,7 +129,7 @@ def _comparable(lane: LaneState, other: LaneState) -> bool:
     if lane.in_effect.get("batch_size") != other.in_effect.get("batch_size") or went_on(lane) != went_on(other):
         return False
     seeds = {side.script.resolved.get("seed", "none") for side in (lane, other)}
-    first, second = ([loss for _, loss in _finite(side.totals.losses.points)] for side in (lane, other))
+    first, second = ([loss for _, loss in finite_losses(side)] for side in (lane, other))
     seeded = len(seeds) == 1 and "none" not in seeds
     return seeded or (bool(first and second) and (min(first) > max(second) or min(second) > max(first)))
 
@@ -136,30 +137,33 @@ def _comparable(lane: LaneState, other: LaneState) -> bool:
 @functools.lru_cache(maxsize=64)
 def loss_scatter(points: tuple[tuple[int, float], ...]) -> float:
     """Return the standard deviation of losses around their trend."""
-    steps = [later - earlier for (_, earlier), (_, later) in itertools.pairwise(_finite(points))]
+    losses = [loss for _, loss in points if math.isfinite(loss)]
+    steps = [later - earlier for earlier, later in itertools.pairwise(losses)]
     if not steps:
         return 0.0
     middle = statistics.median(steps)
     return NORMAL * statistics.median(abs(step - middle) for step in steps) / 2**0.5
 
 
+def loss_distances(few: Losses, many: Losses) -> list[float]:
+    """Return how far losses are outside the losses around their steps.
+
+    Keras resets the mean in each epoch, so losses between two steps are not interpolated.
+    """
+    steps, distances = [step for step, _ in many], []
+    for step, loss in few:
+        if steps and steps[0] <= step <= steps[-1]:
+            index = bisect.bisect_left(steps, step)
+            around = [point[1] for point in many[index - (steps[index] != step) : index + 1]]
+            distances.append(loss - min(max(loss, min(around)), max(around)))
+    return distances
+
+
 def _loss_difference(lane: LaneState, other: LaneState) -> float | None:
-    first, second = _finite(lane.totals.losses.points), _finite(other.totals.losses.points)
-    if min(len(first), len(second)) < LEAST_LOSSES:
-        return None
-    known = [step for step, _ in second]
-    distances = [abs(loss - _at(second, known, step)) for step, loss in first if known[0] <= step <= known[-1]]
-    return statistics.median(distances) if len(distances) >= LEAST_LOSSES else None
+    distances = loss_distances(*sorted(map(finite_losses, (lane, other)), key=len))
+    return statistics.median(map(abs, distances)) if len(distances) >= LEAST_LOSSES else None
 
 
-def _finite(points: Sequence[tuple[int, float]]) -> Sequence[tuple[int, float]]:
-    return [(step, loss) for step, loss in points if math.isfinite(loss)]
-
-
-def _at(points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
-    index = bisect.bisect_left(steps, step)
-    later, loss = points[index]
-    if later == step:
-        return loss
-    earlier, earlier_loss = points[index - 1]
-    return earlier_loss + (loss - earlier_loss) * (step - earlier) / (later - earlier)
+def finite_losses(lane: LaneState) -> Losses:
+    """Return steps and losses without NaN and infinity."""
+    return [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]

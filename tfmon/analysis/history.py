@@ -37,20 +37,7 @@ class MeasuredPeriod:
     centers: Mapping[str, Center | None]
 
 
-def effect_text(
-    effect: Estimate | None, speed_before: float | None, speed_after: float | None, *, early: bool
-) -> str:
-    """Return the effect as text, or why it is missing."""
-    if effect is not None and effect.is_narrow:
-        return gain_text(effect)
-    if speed_before is None and speed_after is not None:
-        return "not measured before"
-    if effect is not None and not early:
-        return "scatters too much to say"
-    return "too early to say" if early else "measured too briefly"
-
-
-def _row(
+def change_row(
     at_s: float,
     change: str,
     lane_id: str | None = None,
@@ -59,8 +46,16 @@ def _row(
     *,
     early: bool = False,
 ) -> ChangeResult:
+    """Return a row without a verdict, and the text of the effect, or why it is missing."""
     speed_before, speed_after = (None if center is None else math.exp(center.value) for center in centers)
-    text = effect_text(effect, speed_before, speed_after, early=early)
+    if effect is not None and effect.is_narrow:
+        text = gain_text(effect)
+    elif speed_before is None and speed_after is not None:
+        text = "not measured before"
+    elif early:
+        text = "too early to say"
+    else:
+        text = "scatters too much to say" if effect is not None else "measured too briefly"
     return ChangeResult(at_s, lane_id, change, speed_before, speed_after, effect, text)
 
 
@@ -96,7 +91,7 @@ def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[
     """Return the changes of a race, oldest first."""
     changes = list(_changes_of_speed(snapshot, measured))
     start = measured[: 1 if changes else -1][:1]
-    rows = [_with_verdict(_row(0.0, "start"), analysis.verdict) for analysis in start]
+    rows = [_with_verdict(change_row(0.0, "start"), analysis.verdict) for analysis in start]
     for present, then in itertools.pairwise(measured):
         *several, last = _rows_of(present, then, snapshot)
         rows += [*several, _with_verdict(last, then.verdict)]
@@ -110,7 +105,7 @@ def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) ->
             for change in changes_of(lane):
                 how, at_s = "slower" if change.ratio.value > 1 else "faster", max(0, change.at_ns - began_ns) / 1e9
                 text = ": ".join(filter(None, (f"became {how} at step {units.count(change.step)}", change.why)))
-                yield _row(at_s, text, lane.spec.id, effect=change.ratio.inverse)
+                yield change_row(at_s, text, lane.spec.id, effect=change.ratio.inverse)
 
 
 def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:
@@ -128,13 +123,13 @@ def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) ->
         effect = _effect(*centers, snapshot.race, same_process=lane.process.number == later.process.number)
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
         early = enough and then.period is None
-        yield _row(at_s, change.text, lane.spec.id, centers, effect, early=early)
+        yield change_row(at_s, change.text, lane.spec.id, centers, effect, early=early)
     if series is not None and series.policy == CROSSOVER:
-        yield _row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
+        yield change_row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
     elif series is not None:
-        yield _row(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
+        yield change_row(at_s, f"{period.lane(series.lane).spec.id} tuned, {answer_text(series)}")
     elif not period.changes:
-        yield _row(at_s, period.event, centers=(side.centers.get(period.phase_of) for side in (ended, then)))
+        yield change_row(at_s, period.event, centers=(side.centers.get(period.phase_of) for side in (ended, then)))
 
 
 def _effect(first: Center | None, second: Center | None, race: Race, *, same_process: bool) -> Estimate | None:

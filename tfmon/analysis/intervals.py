@@ -145,7 +145,7 @@ AT_THE_END = Looks()
 
 @dataclass(frozen=True, slots=True)
 class Center:
-    """A trimmed mean. Source: Tukey, McLaughlin (1963), Sankhyā A 25."""
+    """A trimmed mean of logarithms. Source: Tukey, McLaughlin (1963), Sankhyā A 25."""
 
     value: float
     error: float
@@ -159,7 +159,7 @@ class Center:
         return errors * self.error if errors < NONE else NONE
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
-        """Return the mean with its interval."""
+        """Return the exponential of the mean, with its interval."""
         return estimate_of(self.value, self.reach(looks), self.count, looks)
 
 
@@ -207,8 +207,10 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:
-    """Return a value with its interval, unless that is too wide."""
-    return Estimate(value, value - reach, value + reach, pairs, looks.kind) if reach < WIDEST else None
+    """Return the exponential of a value with its interval, unless that is too wide."""
+    if reach >= WIDEST:
+        return None
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), pairs, looks.kind)
 
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ class Throughput:
 
     def speed(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the throughput in examples/s, if known."""
-        return None if self.center is None else exponential(self.center.estimate(looks))
+        return None if self.center is None else self.center.estimate(looks)
 
     @classmethod
     def from_slices(cls, slices: tuple[SliceSpeed, ...]) -> Throughput:
@@ -112,7 +112,7 @@ class LogRatio:
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the ratio with its interval."""
-        return exponential(estimate_of(self.center.value, self.reach(looks), self.center.count, looks))
+        return estimate_of(self.center.value, self.reach(looks), self.center.count, looks)
 
 
 def pairs_of(first: Iterable[SliceSpeed], second: Iterable[SliceSpeed]) -> list[Pair]:
@@ -157,7 +157,7 @@ def gain(pairs: Sequence[Pair], looks: Looks = AT_THE_END, *, one_process: bool 
     """Return the gain of new settings, with between-process variance unless `one_process`."""
     if one_process:
         center = trimmed([pair.log for pair in pairs])
-        return None if center is None else exponential(center.estimate(looks))
+        return None if center is None else center.estimate(looks)
     result = compare(pairs, in_turns=False)
     return None if result is None else result.estimate(looks)
 
@@ -216,10 +216,3 @@ def _learnt(groups: Sequence[Sequence[float]]) -> BetweenProcesses | None:
     scatter = within.error**2 * count / each  # of one process, by its pairs
     degrees = len(centers) - 1
     return BetweenProcesses(squares - degrees * scatter, degrees, 1)
-
-
-def exponential(logs: Estimate | None) -> Estimate | None:
-    """Return the estimate from the estimate of its logarithm."""
-    if logs is None:
-        return None
-    return Estimate(math.exp(logs.value), math.exp(logs.low), math.exp(logs.high), logs.pairs, logs.kind)

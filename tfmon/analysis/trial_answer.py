@@ -5,7 +5,6 @@ Lane A runs the script as it is, and lane B with the change. The change is kept 
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 import statistics
@@ -15,12 +14,11 @@ from typing import Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.finish import loss_scatter
+from tfmon.analysis.finish import finite_losses, loss_distances, loss_scatter
 from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.run_account import account_of
-from tfmon.analysis.statistics import exponential
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, EXIT_WORSE
-from tfmon.model.account import BEFORE, START, SUSPENDED
+from tfmon.model.account import BEFORE, START
 from tfmon.model.lane_state import DONE, FAILED, LaneState
 from tfmon.model.readings import Estimate, known
 
@@ -108,15 +106,8 @@ class Trial:
 
 def loss_difference(first: LaneState, second: LaneState) -> LossDifference | None:
     """Return the difference of losses at the same steps. `None` without common steps."""
-    points, other_points = (
-        [(step, loss) for step, loss in lane.totals.losses.points if math.isfinite(loss)]
-        for lane in (first, second)
-    )
-    few, many = sorted((points, other_points), key=len)
-    steps = [step for step, _ in many]
-    distances = [
-        _distance(loss, many, steps, step) for step, loss in few if steps and steps[0] <= step <= steps[-1]
-    ]
+    few, many = sorted(map(finite_losses, (first, second)), key=len)
+    distances = loss_distances(few, many)
     if not distances:
         return None
     blocks = min(BLOCKS, len(distances))
@@ -128,13 +119,6 @@ def loss_difference(first: LaneState, second: LaneState) -> LossDifference | Non
         error=scatter / math.sqrt(length) if blocks == BLOCKS else 0.0,
         loss=statistics.fmean(abs(loss) for _, loss in few),
     )
-
-
-def _distance(loss: float, points: Sequence[tuple[int, float]], steps: Sequence[int], step: int) -> float:
-    """Return how far a loss is outside the losses around its step. Keras resets the mean in each epoch."""
-    index = bisect.bisect_left(steps, step)
-    around = [points[index][1]] if steps[index] == step else [points[index - 1][1], points[index][1]]
-    return loss - min(max(loss, min(around)), max(around))
 
 
 def compare_training(first: LaneState, second: LaneState, lengths: Lengths, again: Runs = ((), ())) -> Training:
@@ -229,9 +213,9 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
         view="; ".join(view.text for view in views),
         steps_factor=_steps_factor(analysis),
         run_factor=_run_factor(again),
-        first_step_s=_pair(_mean(map(_start_s, side)) for side in alone),
-        run_s=_pair(_mean(map(_run_s, side)) for side in alone),
-        peak_bytes=_peaks(first, second),
+        first_step_s=(_mean(map(_start_s, alone[0])), _mean(map(_start_s, alone[1]))),
+        run_s=(_mean(map(_run_s, alone[0])), _mean(map(_run_s, alone[1]))),
+        peak_bytes=(_peak(first), _peak(second)),
         steps=(first.totals.steps, second.totals.steps),
         examples=(first.totals.examples, second.totals.examples),
         last_loss=(first.totals.losses.last, second.totals.losses.last),
@@ -259,13 +243,13 @@ def _start_s(lane: LaneState) -> float | None:
 
 def _run_s(lane: LaneState) -> float | None:
     account = account_of(lane) if ended(lane) else None
-    return account.wall_s - account.groups.get(SUSPENDED, 0.0) if account is not None else None
+    return account.run_s if account is not None else None
 
 
 def _run_factor(again: Runs) -> Estimate | None:
     pairs = [(_run_s(first_run), _run_s(other)) for first_run, other in zip(*again, strict=False)]
     center = trimmed([math.log(first_s / other) for first_s, other in pairs if first_s and other], few=True)
-    return exponential(center.estimate()) if center is not None else None
+    return center.estimate() if center is not None else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -273,14 +257,9 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return statistics.fmean(known_values) if known_values else None
 
 
-def _pair(values: Iterable[float | None]) -> tuple[float | None, float | None]:
-    first, second = values
-    return first, second
-
-
-def _peaks(first: LaneState, second: LaneState) -> tuple[int | None, int | None]:
-    peak, other_peak = (known(lane.tree.peak_private_bytes) for lane in (first, second))
-    return None if peak is None else int(peak), None if other_peak is None else int(other_peak)
+def _peak(lane: LaneState) -> int | None:
+    peak = known(lane.tree.peak_private_bytes)
+    return None if peak is None else int(peak)
 
 
 def _failed(trial: Trial, lane: LaneState, *, changed: bool) -> Trial:

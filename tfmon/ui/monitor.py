@@ -90,7 +90,7 @@ class Monitor:
         self._played_s: float | None = None
         self._touched_ns = 0
         self._noticed_s = 0.0
-        self._reported: tuple[str, ...] = ()
+        self._reported: dict[str, bool] = {}
 
     @functools.cached_property
     def screen(self) -> Screen[Any]:
@@ -143,14 +143,14 @@ class Monitor:
         if self.view.race != self.snapshot.race.number:
             view = self.view
             view.race, view.zoomed, view.focused = self.snapshot.race.number, False, None
-            view.scales, view.seen, view.unseen = {}, (), ()
+            view.scales, view.failures = {}, {}
         if lost := self.source.lost():
             self.view.notice, self.view.readonly = lost, True
         if (below := self.below) is not None:
             below.view.note_failures(below.snapshot)
             line = failure_line(below.view, below.snapshot, key_of("close", self.view.keys))
-            if line and (below.view.unseen != self._reported or not self.view.message):
-                self._reported, self.view.message = below.view.unseen, f"in the race that runs: {line}"
+            if line and (below.view.failures != self._reported or not self.view.message):
+                self._reported, self.view.message = below.view.failures, f"in the race that runs: {line}"
         self.app.draw(self)
 
     def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:

@@ -41,9 +41,8 @@ class Display:
     notice: str = ""
     busy: str = ""
     race: int = 0
-    unseen: tuple[str, ...] = ()
-    """Lanes that failed while hidden, until Esc."""
-    seen: tuple[str, ...] = ()
+    failures: dict[str, bool] = field(default_factory=dict)
+    """The failed lanes, and whether a lane failed while hidden, until Esc."""
     no_race: str = ""
     stopping: bool = False
     metric: str = "throughput"
@@ -71,14 +70,10 @@ class Display:
 
     def note_failures(self, snapshot: Snapshot, shown: Collection[str] = ()) -> bool:
         """Store which failed lanes were displayed. Return whether something changed."""
-        failed = [lane.spec.name for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
-        new = [name for name in failed if name not in self.unseen and name not in self.seen]
-        before = self.unseen, self.seen
-        self.unseen = tuple(
-            name for name in (*self.unseen, *new) if name in failed and name not in {*new} & {*shown}
-        )
-        self.seen = tuple(name for name in (*self.seen, *new) if name in failed and name not in self.unseen)
-        return (self.unseen, self.seen) != before
+        before, failed = self.failures, [lane for lane in snapshot.lanes if lane.phase in (FAILED, ABSENT)]
+        names = [lane.spec.name for lane in failed]
+        self.failures = {name: before.get(name, name not in shown) for name in names}
+        return self.failures != before
 
 
 def focused_index(view: Display, snapshot: Snapshot) -> int | None:

@@ -146,7 +146,7 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
 
 def failure_line(view: Display, snapshot: Snapshot, key: str) -> str:
     """Return which hidden lane failed, when, and why."""
-    unseen = [lane for lane in snapshot.lanes if lane.spec.name in view.unseen]
+    unseen = [lane for lane in snapshot.lanes if view.failures.get(lane.spec.name)]
     if not unseen:
         return ""
     lane, other_count = unseen[0], len(unseen) - 1

@@ -181,7 +181,7 @@ class RaceScreen(MonitorScreen):
         if view.zoomed:
             self.action_toggle_zoom()
             return
-        view.seen, view.unseen = (*view.seen, *view.unseen), ()
+        view.failures = dict.fromkeys(view.failures, False)
         self._focus(None)
 
     def action_focus_lane(self, index: int) -> None:
