@@ -47,11 +47,6 @@ class SweepRow:
     over: bool = False
 
     @property
-    def number(self) -> int:
-        """The number of the combination."""
-        return self.attempt.number
-
-    @property
     def figures(self) -> Figures:
         """The other figures, unknown before the first visit has ended."""
         return self.attempt.figures or Figures(self.place)
@@ -213,7 +208,7 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
                 row,
                 attempt=_with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt,
                 outcome=_outcome(row.attempt, row.ratio, plan, floors[row.attempt.kind]),
-                place=state.running.get(row.number, ""),
+                place=state.running.get(row.attempt.number, ""),
                 over=state.over,
             )
             for row in rows

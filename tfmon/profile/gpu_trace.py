@@ -10,7 +10,7 @@ from tfmon.model.profile import GpuTime
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun, hlo_type, parse
-from tfmon.profile.trace import Interval, Plane, Space, Stat, Times, TraceEvent, both, total, unite, without
+from tfmon.profile.trace import Plane, Space, Stat, Times, TraceEvent, both, total, unite, without
 
 _PLANE = "/device:GPU:"
 _QUEUE = "Stream"
@@ -103,9 +103,6 @@ def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
 
 
 def _read(plane: Plane) -> GpuTrace:
-    kernels: list[Interval] = []
-    computing: list[Interval] = []
-    copies: dict[str, list[Interval]] = {"h2d": [], "d2h": []}
     sizes: dict[str, list[tuple[int, int | None]]] = {"h2d": [], "d2h": []}
     name = plane.name.removeprefix("/device:")
     runs: list[OpRun] = []
@@ -117,28 +114,21 @@ def _read(plane: Plane) -> GpuTrace:
         if _LAUNCH in event.stats:
             starts[event.stats[_LAUNCH]] = event.start_ps
         if way:
-            copies[way].append(span)
             layer = FROM_HOST if way == "h2d" else TO_HOST
             copying.append(OpRun(COPIES[way], "", name, *span, length_ps, queue, layer))
             size = _SIZE.search(str(event.stats.get(_DETAILS, "")))
             sizes[way].append((event.start_ps, int(size[1]) if size else None))
         else:
-            kernels.append(span)
             title = _title(event)
-            reducing = _ALL_REDUCE.search(f"{event.name} {title[1]}") is not None
-            runs.append(OpRun(*title, name, *span, length_ps, queue, REDUCING if reducing else COMPUTING))
-            if not reducing:
-                computing.append(span)
+            layer = REDUCING if _ALL_REDUCE.search(f"{event.name} {title[1]}") else COMPUTING
+            runs.append(OpRun(*title, name, *span, length_ps, queue, layer))
+
+    def times(*layers: int) -> Times:
+        return unite((run.start_ps, run.end_ps) for run in (*runs, *copying) if run.layer in layers)
+
+    kernels, computing = times(COMPUTING, REDUCING), times(COMPUTING)
     return GpuTrace(
-        name,
-        unite(kernels),
-        unite(computing),
-        unite(copies["h2d"]),
-        unite(copies["d2h"]),
-        sizes,
-        tuple(runs),
-        tuple(copying),
-        starts,
+        name, kernels, computing, times(FROM_HOST), times(TO_HOST), sizes, tuple(runs), tuple(copying), starts
     )
 
 

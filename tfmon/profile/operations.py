@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias
@@ -168,28 +169,20 @@ def _is_python(event: str) -> bool:
     return event.rpartition(":")[2] in PYTHON
 
 
-@dataclass(slots=True)
-class _Work:
-    self_ps: int = 0
-    elements: int = 0
-
-
 def stages(
     lines: Iterable[TraceLine], window: Interval, functions: Mapping[Stat | None, int], steps: int
 ) -> tuple[Stage, ...]:
     """Return the stages, the busiest first."""
-    work: dict[str, _Work] = {}
+    self_ps: Counter[str] = Counter()
+    elements: Counter[str] = Counter()
     for line in lines:
-        _read_stages(line, window, functions, work)
-    together: dict[str, _Work] = {}
-    for path, done in work.items():
-        stage = together.setdefault(_ROUND.sub("", path), _Work())
-        stage.self_ps += done.self_ps
-        stage.elements += done.elements
+        for path, spent_ps, count in _read_stages(line, window, functions):
+            self_ps[_ROUND.sub("", path)] += spent_ps
+            elements[_ROUND.sub("", path)] += count
     result = [
-        Stage(stage_name(path), stage.self_ps / 1000 / steps, stage.elements / steps)
-        for path, stage in together.items()
-        if stage.self_ps > 0
+        Stage(stage_name(path), spent_ps / 1000 / steps, elements[path] / steps)
+        for path, spent_ps in self_ps.items()
+        if spent_ps > 0
     ]
     return tuple(sorted(result, key=lambda stage: (-stage.busy_ns, stage.name)))
 
@@ -200,8 +193,9 @@ def stage_name(path: str) -> str:
 
 
 def _read_stages(
-    line: TraceLine, window: Interval, functions: Mapping[Stat | None, int], work: dict[str, _Work]
-) -> None:
+    line: TraceLine, window: Interval, functions: Mapping[Stat | None, int]
+) -> Iterator[tuple[str, int, int]]:
+    """Yield the path of a stage, its time in ps, and its number of elements."""
     stack: list[TraceEvent] = []
     latest = ""
     for event in line.events:
@@ -214,9 +208,7 @@ def _read_stages(
             path = stack[-1].name if stack else latest.rpartition("::")[0]
             spent = functions.get(event.stats.get("id"))
             if path and spent is not None:
-                stage = work.setdefault(path, _Work())
-                stage.self_ps += spent
-                stage.elements += 1
+                yield path, spent, 1
             continue
         if not event.name.startswith(_ITERATOR):
             continue
@@ -224,14 +216,12 @@ def _read_stages(
             stack.pop()
         span = min(event.end_ps, window[1]) - max(event.start_ps, window[0])
         if stack and not _waits(stack[-1].name):
-            work[stack[-1].name].self_ps -= span
+            yield stack[-1].name, -span, 0
         if not stack:
             latest = event.name
         stack.append(event)
         if not _waits(event.name):
-            stage = work.setdefault(event.name, _Work())
-            stage.self_ps += span
-            stage.elements += 1
+            yield event.name, span, 1
 
 
 def _waits(path: str) -> bool:
