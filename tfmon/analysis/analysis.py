@@ -66,10 +66,7 @@ class Analysis:
 
     def lane(self, name: str) -> LaneAnalysis:
         """Return the lane's analysis; raises KeyError."""
-        for lane in self.lanes:
-            if lane.lane.spec.name == name:
-                return lane
-        raise KeyError(name)
+        return {lane.lane.spec.name: lane for lane in self.lanes}[name]
 
     @property
     def is_series(self) -> bool:

@@ -97,11 +97,8 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
     match kinds[0]:
         case "retracing":
             traces, share = retraces_of(lane, whole)
-            often = (
-                "every step"
-                if shares.retraced_steps_pct > 95 and not lane.script.causes
-                else units.several(traces, "trace")
-            )
+            always = shares.retraced_steps_pct > 95 and not lane.script.causes
+            often = "every step" if always else units.several(traces, "trace")
             cause = f" ({lane.step.traced})" if lane.step.traced and not lane.script.causes else ""
             text = f"retracing: {often}, {100 * share:.0f} % of {whole.name}{cause}"
         case "step":

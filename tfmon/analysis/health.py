@@ -205,12 +205,11 @@ def _position_text(lane: LaneState) -> str:
     script_frame = next((frame for frame in frames if not _LIBRARY.search(frame[0])), None)
     modules = [path.rpartition("/")[2].removesuffix(".py") for path, _, _ in frames]
     waits = next((_WAITS_FOR[module] for module in modules if module in _WAITS_FOR), "")
-    position = (
-        f"; it stands at {script_frame[0].rpartition('/')[2]}:{script_frame[1]} in {script_frame[2]}"
-        if script_frame is not None
-        else ""
-    )
-    return position + (f", and waits for {waits}" if position and waits else "")
+    if script_frame is None:
+        return ""
+    path, line, function = script_frame
+    position = f"; it stands at {path.rpartition('/')[2]}:{line} in {function}"
+    return position + (f", and waits for {waits}" if waits else "")
 
 
 def _of_loss(lane: LaneState) -> Iterator[Concern]:
@@ -293,11 +292,8 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
     wide = slope + reach > WIDEST_RATIO * (slope - reach)
-    if (
-        wide
-        or min(slopes[-GROUPS // 2 :]) <= 0
-        or grown < (LEAST_GROWTH if forecast else EARLY_GROWTH) * middles[0][1]
-    ):
+    least = (LEAST_GROWTH if forecast else EARLY_GROWTH) * middles[0][1]
+    if wide or min(slopes[-GROUPS // 2 :]) <= 0 or grown < least:
         return None
     return Estimate(slope, slope - reach, slope + reach, len(points))
 
@@ -344,10 +340,12 @@ def _what_grew(lane: LaneState) -> str:
 def faults_of(snapshot: Snapshot, lane: LaneState) -> tuple[list[str], list[str]]:
     """Return a lane's worse faults, and the faults in `LESSER`."""
     result = [concern for concern in concerns(snapshot, lane) if concern.is_fault]
-    worse, lesser = (
-        [concern.text for concern in result if (concern.id in LESSER) is less] for less in (False, True)
-    )
-    return worse, lesser
+    return _by_weight(result)
+
+
+def _by_weight(result: Sequence[Concern]) -> tuple[list[str], list[str]]:
+    worse = [concern.text for concern in result if concern.id not in LESSER]
+    return worse, [concern.text for concern in result if concern.id in LESSER]
 
 
 def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
@@ -363,9 +361,8 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         if FIRST_BATCHES not in concern.text or FIRST_BATCHES not in loss
     ]
     if lane.trouble is not None:
-        before = [
-            concern.text for concern in result if concern.id != "stands_still" and concern.is_fault and not brief
-        ]
+        faults = [concern for concern in result if concern.id != "stands_still" and concern.is_fault]
+        before = [] if brief else [concern.text for concern in faults]
         return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_position_text(lane)}", *before])
     speed = lane.steady.examples_per_s
     unknown = lane.totals.steps and not lane.totals.examples
@@ -374,9 +371,7 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
     if "steps" in lane.script.not_measured:
         done = "steps n/a"
     rate = "" if speed is None else f"{units.rate(speed)} examples/s"
-    worse, lesser = (
-        [concern.text for concern in result if (concern.id in LESSER) is less] for less in (False, True)
-    )
+    worse, lesser = _by_weight(result)
     parts = [*worse, *filter(None, [loss]), *lesser]
     if not loss and not any(concern.is_fault for concern in result) and lane.speed.count > LEAST_BLOCKS:
         since_ns = lane.speed.since_ns or lane.points[-1].at_ns - lane.steady.span_ns

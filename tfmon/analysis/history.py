@@ -113,10 +113,7 @@ def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) ->
     assert period is not None, "the present period has not ended"
     at_s, series = _at_s(period, snapshot), period.experiment
     for change in period.changes:
-        lane, later = (
-            period.lane(change.lane),
-            next(current for current in now if current.spec.name == change.lane),
-        )
+        lane, later = period.lane(change.lane), next(lane for lane in now if lane.spec.name == change.lane)
         centers = ended.centers[change.lane], then.centers[change.lane]
         if later.settings.get(change.knob) != change.after:
             centers = centers[0], None

@@ -41,9 +41,8 @@ class GpuOthers:
     def text(self) -> str:
         """The use in a sentence."""
         who = "another process" if self.processes == 1 else f"up to {self.processes} other processes"
-        process = (
-            f" ({'' if self.processes == 1 else 'the most: '}{process_text(self.first)})" if self.first else ""
-        )
+        most = "" if self.processes == 1 else "the most: "
+        process = f" ({most}{process_text(self.first)})" if self.first else ""
         took, when = f"{self.share_pct:.0f} % of {self.place}", f"{100 * self.time_share:.0f} % of the time"
         return f"{who} took {took} during {when}{process}"
 
@@ -55,9 +54,8 @@ class GpuOthers:
 
 def gpu_others(lane: LaneState, index: int | None = None) -> GpuOthers | None:
     """Return the use by other processes of their most used GPU."""
-    result = [
-        _of_gpu(lane, at, readings) for at, readings in sorted(lane.gpu_use.taken.items()) if index in (None, at)
-    ]
+    taken = sorted(lane.gpu_use.taken.items())
+    result = [_of_gpu(lane, at, readings) for at, readings in taken if index in (None, at)]
     return max(result, key=lambda share: share.time_share * share.share_pct, default=None)
 
 
@@ -74,16 +72,14 @@ def windows_with_others(lane: LaneState, index: int) -> int:
 
 def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers:
     counted = [reading for reading in readings if reading.counts]
-    span_ns = sum(_span_ns(reading) for reading in readings)
-    hit_ns = sum(_span_ns(part) for part in counted)
-    weighted = sum(_span_ns(part) * part.pct for part in counted)
+    span_ns, hit_ns = (sum(map(_span_ns, parts)) for parts in (readings, counted))
     most = max(counted, key=lambda part: part.pct, default=None)
     return GpuOthers(
         lane.spec.place_of(index),
-        weighted / hit_ns if hit_ns else 0.0,
-        hit_ns / span_ns if span_ns else 0.0,
-        max((part.processes for part in counted), default=0),
-        most.first if most is not None else None,
+        share_pct=sum(_span_ns(part) * part.pct for part in counted) / (hit_ns or 1),
+        time_share=hit_ns / (span_ns or 1),
+        processes=max((part.processes for part in counted), default=0),
+        first=most.first if most is not None else None,
     )
 
 
@@ -220,20 +216,13 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
 def cpu_ratio(first: Sequence[SliceSpeed], second: Sequence[SliceSpeed]) -> float | None:
     """Return the ratio of CPU times per example, if both lanes are CPU-bound with similar cores."""
     loads = [{part.round: part.load for part in lane if part.load is not None} for lane in (first, second)]
-    cores = sorted(
-        sum(load.cpu_ns + (load.delay_ns or 0) for load in of_lane.values())
-        / max(1, sum(load.span_ns for load in of_lane.values()))
-        for of_lane in loads
-    )
-    if cores[0] < BUSY_CORES or cores[1] > ALIKE_CORES * cores[0]:
+    cores, costs = [], []
+    for by_round in loads:
+        busy_ns = sum(load.cpu_ns + (load.delay_ns or 0) for load in by_round.values())
+        cores.append(busy_ns / max(1, sum(load.span_ns for load in by_round.values())))
+        known_loads = {number: load for number, load in by_round.items() if load.examples * load.cpu_ns}
+        costs.append({number: math.log(load.cpu_ns / load.examples) for number, load in known_loads.items()})
+    if min(cores) < BUSY_CORES or max(cores) > ALIKE_CORES * min(cores):
         return None
-    costs = [
-        {
-            number: math.log(load.cpu_ns / load.examples)
-            for number, load in lane_loads.items()
-            if load.examples * load.cpu_ns
-        }
-        for lane_loads in loads
-    ]
     result = trimmed([costs[1][number] - cost for number, cost in costs[0].items() if number in costs[1]])
     return None if result is None else math.exp(result.value)

@@ -127,6 +127,7 @@ class Verdict:
 
 def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None = None) -> Verdict:
     """Compare the lanes by examples/s in steady state since the last knob changes, reusing `throughputs`."""
+    throughputs = throughputs or {lane.spec.name: Throughput.from_slices(lane.slices) for lane in snapshot.lanes}
     result = replace(_find_verdict(snapshot, throughputs), margin=snapshot.race.margin)
     notes = [
         *went_on_notes(snapshot.lanes),
@@ -152,7 +153,7 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     )
 
 
-def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | None) -> Verdict:
+def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput]) -> Verdict:
     silent = hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
@@ -186,9 +187,7 @@ def _settled(lanes: Sequence[LaneState]) -> bool:
     return sum(not lane.over for lane in lanes) < 2
 
 
-def _compared(
-    snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mapping[str, Throughput] | None
-) -> Verdict:
+def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mapping[str, Throughput]) -> Verdict:
     """In a concurrent race, compare only stretches in which all lanes trained: a lane alone is faster."""
     race, over = snapshot.race, _settled(lanes)
     no_verdict = "no verdict" if over else "no verdict yet"
@@ -199,14 +198,10 @@ def _compared(
         waiting = any(not lane.over for lane in lanes)
         nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
         return Verdict(answer=running or nothing, at_least=at_least)
-    together = race.mode == CONCURRENT
+    together, known = race.mode == CONCURRENT, [throughputs[lane.spec.name] for lane in lanes]
     length_ns, stretches = concurrent_slices([lane.measurements for lane in lanes]) if together else (0, [])
     if together:
         known = list(map(Throughput.from_slices, stretches))
-    else:
-        known = [
-            throughputs[lane.spec.name] if throughputs else Throughput.from_slices(lane.slices) for lane in lanes
-        ]
     if result := _judged(snapshot, list(zip(lanes, known, strict=True))):
         return result
     least, stopped = least_rounds(race, over=over), over and not ended_itself(lanes)
@@ -225,11 +220,8 @@ def _compared(
 
 
 def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
-    race, slices, together = (
-        snapshot.race,
-        [throughput.slices for _, throughput in compared],
-        snapshot.race.mode == CONCURRENT,
-    )
+    race, slices = snapshot.race, [throughput.slices for _, throughput in compared]
+    together = race.mode == CONCURRENT
     over = _settled([lane for lane, _ in compared])
     looks = looks_of(race, slices, over=over)
     lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
@@ -263,12 +255,8 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     if lead is None or shown is None or len(known) < len(over_slowest):
         return None
     ranking = tuple(Rank(lane.spec.id, lane.title, estimate) for lane, _, estimate in known)
-    # `until_ci` waits for the widest interval.
-    awaited = (
-        lead
-        if race.until_ci is None
-        else max((result for _, result, _ in known), key=lambda result: result.reach(looks))
-    )
+    widest = max((result for _, result, _ in known), key=lambda result: result.reach(looks))
+    awaited = lead if race.until_ci is None else widest
     left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
     if left_s is not None and not over:
         measured_ns = max(lane[-1].at_ns for lane in slices)
@@ -290,18 +278,12 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
         if len(lanes) == 2 and not over:
             text = f"{so_far} ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
         text += "" if lost else longer_text(left_s, snapshot, lead, looks, over=over)
-    if together:
-        limits = (
-            CONTENDED + ("" if snapshot.over else TAKE_TURNS) if snapshot.machines < len(snapshot.lanes) else ""
-        )
-    else:
-        limits = note(
-            snapshot,
-            lanes,
-            pairs_of(fastest.spec.name, slowest.spec.name),
-            undecided=not lost and kind in (NOT_YET, TOO_CLOSE),
-        )
-    several = len(lanes) > 2 and not together
+    several, limits = len(lanes) > 2 and not together, ""
+    if not together:
+        undecided = not lost and kind in (NOT_YET, TOO_CLOSE)
+        limits = note(snapshot, lanes, pairs_of(fastest.spec.name, slowest.spec.name), undecided=undecided)
+    elif snapshot.machines < len(snapshot.lanes):
+        limits = CONTENDED + ("" if snapshot.over else TAKE_TURNS)
     factor, interval = units.ratio_in(shown.value, shown.low, shown.high)
     measured = {"factor": factor, "interval": f"95 % CI {interval}, {shown.pairs} pairs"}
     names = (snapshot.called(fastest), snapshot.called(other)), (fastest.spec.id, other.spec.id)

@@ -141,9 +141,8 @@ def resolved_notes(snapshot: Snapshot) -> Iterator[str]:
         if _LEVERS.get(name) in started:
             continue
         values[name] = [lane.script.resolved.get(name, "?") for lane in snapshot.lanes]
-    if (
-        len({snapshot.machine_key(lane) for lane in snapshot.lanes}) == 1
-    ):  # else `machine_differences` reports versions
+    machines = {snapshot.machine_key(lane) for lane in snapshot.lanes}
+    if len(machines) == 1:  # else `machine_differences` reports versions
         for name in VERSIONS:
             versions = [lane.process.versions[name] or "?" for lane in snapshot.lanes]
             if "?" not in versions and len(set(versions)) > 1:
