@@ -80,6 +80,11 @@ class Bottleneck:
         return f"may help: {first.remedy}"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """Other reasons for slowness, and the likeliest remedy."""
+        return (*self.also, self.help) if self.supposed is not None else self.also
+
+    @property
     def supposed(self) -> Cause | None:
         """The likeliest remedy, unless observed causes suffice."""
         if any(cause.count for cause in self.causes) and explains(self.causes, self.size_pct):

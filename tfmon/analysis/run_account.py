@@ -17,7 +17,7 @@ OPTIMIZERS = (
     "lamb", "muon", "loss_scale_optimizer",
 )  # fmt: skip
 AUGMENTS = re.compile(r"random_|(rand|aug|cut)_?(mix|out|ment)|mix_up|auto_contrast|equalization|solarization")
-LAUNCH_NS = 50_000_000
+LAUNCHER, LAUNCH_NS = "what the command did before this process", 50_000_000
 """A process that starts later was started by another program."""
 
 
@@ -76,10 +76,8 @@ def account_of(lane: LaneState) -> Account | None:
         times[part.group if part.group in GROUPS else UNKNOWN, part.name, part.place] += part.time_ns
     began_ns = reported.at_ns - times.total()
     started_ns = min(lane.process.started_ns, began_ns)
-    if began_ns - started_ns > LAUNCH_NS:
-        times[START, "what the command did before this process", ""] += began_ns - started_ns
-    else:
-        times[START, INTERPRETER, ""] += began_ns - started_ns
+    launched = began_ns - started_ns > LAUNCH_NS
+    times[START, LAUNCHER if launched else INTERPRETER, ""] += began_ns - started_ns
     if end is not None:
         left = (AFTER, "exit", "") if reported.last else (UNKNOWN, NOT_SPLIT, "")
         times[left] += max(0, end.at_ns - reported.at_ns)
@@ -88,16 +86,10 @@ def account_of(lane: LaneState) -> Account | None:
     source, profiled = _by_profile(lane, times.pop((STEPS, CALL, ""), 0))
     times.update(profiled)
     rows = [
-        AccountRow(
-            *key,
-            seconds=time_ns / 1e9,
-            share=time_ns / max(1, run_ns),
-            source=source if key in profiled else "",
-        )
-        for key, time_ns in times.most_common()
+        AccountRow(*key, time_ns / 1e9, time_ns / max(1, run_ns), source if key in profiled else "")
+        for key, time_ns in sorted(times.most_common(), key=lambda item: GROUPS.index(item[0][0]))
         if time_ns > 0
     ]
-    rows.sort(key=lambda row: GROUPS.index(row.group))
     return Account(wall_ns / 1e9, end is not None, tuple(rows))
 
 
@@ -119,13 +111,13 @@ def kind_of_operation(name: str) -> str:
     *scopes, _ = re.sub(r"_\d+(?=/)", "", name).split("/")
     if not scopes:
         return UNSCOPED
-    kinds = (
-        ("gradient_tape", "backward"),
-        ("compile_loss", "loss"),
-        *((optimizer, "optimizer") for optimizer in OPTIMIZERS),
-    )
-    kind = next((kind for scope, kind in kinds if scope in scopes), "")
-    return kind or ("augmentation layers" if any(map(AUGMENTS.match, scopes)) else "forward")
+    if "gradient_tape" in scopes:
+        return "backward"
+    if "compile_loss" in scopes:
+        return "loss"
+    if not set(OPTIMIZERS).isdisjoint(scopes):
+        return "optimizer"
+    return "augmentation layers" if any(map(AUGMENTS.match, scopes)) else "forward"
 
 
 def account_lines(account: Account) -> Iterator[tuple[str, str, str, str]]:

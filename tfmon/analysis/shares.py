@@ -57,11 +57,8 @@ def whole_of(lane: LaneState) -> Whole:
     """Return the denominator of shares in sentences."""
     account = account_of(lane) if lane.script.command else None
     if account is None:
-        pauses = (
-            share
-            for name, share in lane.discarded_shares.items()
-            if name in PAUSES or name.startswith("callback ")
-        )
+        shares = lane.discarded_shares.items()
+        pauses = (share for name, share in shares if name in PAUSES or name.startswith("callback "))
         return Whole(0, "the time", max(0.01, 1 - sum(pauses)))
     run_s, steps_s = account.run_s, account.groups.get(STEPS, 0.0)
     return Whole(round(1e9 * run_s), "the run", steps_s / run_s if run_s > 0 else 0.0)
@@ -164,29 +161,20 @@ def _on_the_host(lane: LaneState, tally: WindowSums) -> Shares:
 
 
 def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Shares:
-    span, period = tally.span_ns, tally.span_ns / tally.steps
-    report = tally.report_ns / span
-    host = {
-        "input": tally.input_ns / span,
-        "call": tally.call_ns / span,
-        "sync": tally.sync_ns / span,
-        "other": max(0.0, 1 - (tally.input_ns + tally.call_ns + tally.sync_ns + tally.report_ns) / span),
-    }
-    if not tally.sampled:
-        device, launches = None, None
-    else:
-        device = (tally.sampled_call_ns + tally.sampled_tail_ns) / tally.sampled / period
-        launches = tally.sampled_call_ns / tally.sampled / period
-    behind = _runs_behind(tally)
-    copy = None
-    if tally.sampled and tally.sampled_copy_ns is not None:
-        copy = min(1.0, tally.sampled_copy_ns / tally.sampled / period)
-    busy = min(1.0 - report, device) if device is not None and behind else 0.0
+    span, sampled_ns = tally.span_ns, tally.sampled * tally.span_ns / tally.steps
+    report, reading = tally.report_ns / span, tally.sync_ns / span
+    host = {"input": tally.input_ns / span, "call": tally.call_ns / span}
+    host["other"] = max(0.0, 1 - (tally.input_ns + tally.call_ns + tally.sync_ns + tally.report_ns) / span)
+    behind, copy = _runs_behind(tally), None
+    if sampled_ns and tally.sampled_copy_ns is not None:
+        copy = min(1.0, tally.sampled_copy_ns / sampled_ns)
+    device = (tally.sampled_call_ns + tally.sampled_tail_ns) / sampled_ns if behind else 0.0
+    busy = min(1.0 - report, device)
     # The device works while the host reads the loss.
-    sync = max(0.0, host["sync"] - busy)
+    sync = max(0.0, reading - busy)
     left = max(0.0, 1 - busy - report - sync)
-    total = host["input"] + host["call"] + host["other"] or 1.0
-    part = {name: host[name] / total * left for name in ("input", "call", "other")}
+    total = sum(host.values()) or 1.0
+    part = {name: share / total * left for name, share in host.items()}
     copied = min(copy or 0.0, part["input"] + part["call"])
     from_call = min(copied, part["call"])
     part["call"] -= from_call
@@ -196,11 +184,11 @@ def _on_a_device(tally: WindowSums, no_copy: Missing, unsampled: Missing) -> Sha
     return Shares(
         input_pct=100 * part["input"],
         copy_pct=unsampled if not tally.sampled else no_copy if copy is None else 100 * copied,
-        dispatch_pct=unsampled if launches is None else 100 * part["call"],
-        device_pct=unsampled if device is None else 100 * busy if behind else HIDDEN,
+        dispatch_pct=100 * part["call"] if tally.sampled else unsampled,
+        device_pct=unsampled if not tally.sampled else 100 * busy if behind else HIDDEN,
         step_pct=100 * (part["call"] + busy),
         sync_pct=100 * sync,
-        reading_pct=100 * host["sync"],
+        reading_pct=100 * reading,
         report_pct=100 * report,
         other_pct=100 * part["other"],
         retrace_pct=100 * traced,

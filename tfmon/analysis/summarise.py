@@ -171,17 +171,16 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
     no_step = f"no step of the {lane.totals.steps:,} was in a steady window" if stepped else NO_STEP
     no_step = unknown.get("steps", no_step)
     unknown_steps = Missing(no_step) if "steps" in unknown else None
-    few = (
-        f"it needs {LEAST_WINDOWS} steady windows, and there were {steady.windows}" if steady.windows else no_step
-    )
+    few = f"it needs {LEAST_WINDOWS} steady windows, and there were {steady.windows}"
+    few = few if steady.windows else no_step
     no_examples = unknown.get("examples") or unknown.get("steps") or "the script does not say how many"
+    no_speed = no_examples if steady.steps else no_step
     no_loss = unknown.get("loss", "no loss was read")
     no_gpu = "no GPU in this lane" if lane.spec.kind == "cpu" else ""
     gpus, use = snapshot.gpus_of(lane), lane.gpu_use
     no_load = next((busy.reason for gpu in gpus if isinstance(busy := gpu.load.busy_pct, Missing)), "not sampled")
-    slices = contention([lane.slices])
-    stolen, others_cores = (slices.stolen_share, slices.others_cores)
-    sliced = len(snapshot.lanes) > 1
+    slices, sliced = contention([lane.slices]), len(snapshot.lanes) > 1
+    stolen, others_cores = slices.stolen_share, slices.others_cores
     if not sliced:
         samples = snapshot.place_of(lane).history
         stolen = _mean_share([sample.steal_pct for sample in samples])
@@ -217,9 +216,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         steps=read.whole("steps", unknown_steps or lane.totals.steps),
         measured_steps=read.whole("measured_steps", unknown_steps or lane.totals.measured_steps),
         examples=read.whole("examples", lane.totals.examples or (None if stepped or unknown else 0), no_examples),
-        examples_per_s=read.number(
-            "examples_per_s", steady.examples_per_s, no_examples if steady.steps else no_step
-        ),
+        examples_per_s=read.number("examples_per_s", steady.examples_per_s, no_speed),
         examples_per_s_ci95=read.value("examples_per_s_ci95", _interval(analysis.speed), FEW_SLICES),
         log_examples_per_s=read.value("log_examples_per_s", center_of(lane, sliced=sliced), FEW_SLICES),
         steps_per_s=read.number("steps_per_s", lane.steps_per_s, no_step),
@@ -254,11 +251,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         gpus=tuple(_gpu(gpu, lane) for gpu in gpus),
         bottleneck=read.value("bottleneck", bottleneck.kind if bottleneck else "", few),
         bottleneck_text=read.value("bottleneck_text", bottleneck.text if bottleneck else "", few),
-        bottleneck_notes=(
-            (*bottleneck.also, *([bottleneck.help] if bottleneck.supposed is not None else ()))
-            if bottleneck
-            else ()
-        ),
+        bottleneck_notes=bottleneck.notes if bottleneck else (),
         waits=read.value("waits", waits_of(lane), no_step),
         concerns=tuple(concerns(snapshot, lane)),
         causes=tuple(replace(cause, text=cause.text or cause.remedy) for cause in analysis.causes),

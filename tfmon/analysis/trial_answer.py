@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -137,15 +137,14 @@ def compare_training(first: LaneState, second: LaneState, lengths: Lengths, agai
     if None not in ends and finite == [True, False]:
         return Training(False, "its loss is no longer a number")
     as_it_is, changed = (first, *again[0]), (second, *again[1])
-    differences = [*_differences(itertools.product(as_it_is, changed))]
+    differences = _differences(itertools.product(as_it_is, changed))
     if not differences:
         if ends == [None, None]:
             return Training(None, "the script reports no loss, so only steps and examples are compared")
         return Training(None, "no losses at the same steps to compare", differs=True)
-    size, error, loss = (
-        statistics.fmean(getattr(difference, name) for difference in differences)
-        for name in ("size", "error", "loss")
-    )
+    size = statistics.fmean(difference.size for difference in differences)
+    error = statistics.fmean(difference.error for difference in differences)
+    loss = statistics.fmean(difference.loss for difference in differences)
     by_seeds = [difference.size for difference in _differences(itertools.combinations(as_it_is, 2))]
     explained, by, least = error, "their scatter explains", 0.0
     if by_seeds:
@@ -161,10 +160,8 @@ def compare_training(first: LaneState, second: LaneState, lengths: Lengths, agai
     return Training(False if size > LARGE * loss else None, f"{figures}, with equal seeds", differs=True)
 
 
-def _differences(pairs: Iterable[tuple[LaneState, LaneState]]) -> Iterator[LossDifference]:
-    for lane, other in pairs:
-        if (difference := loss_difference(lane, other)) is not None:
-            yield difference
+def _differences(pairs: Iterable[tuple[LaneState, LaneState]]) -> list[LossDifference]:
+    return list(filter(None, itertools.starmap(loss_difference, pairs)))
 
 
 def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
@@ -310,9 +307,7 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
         runs = math.ceil(run.pairs * width**2)
         left_s = runs * sum(filter(None, trial.run_s)) if runs <= MOST_RUNS else None
         longer = f"with --runs {runs}"
-    more = (
-        f"about {units.about(left_s)} {longer} would settle it" if left_s else "a longer training would settle it"
-    )
+    more = f"{f'about {units.about(left_s)} {longer}' if left_s else 'a longer training'} would settle it"
     if once:
         more = "more runs of each side would settle it (--runs, without a screen)"
     return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
@@ -320,21 +315,21 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
 
 def _contradicted(steps: str, trial: Trial) -> bool:
     """Return whether the times of single runs contradict the speed of the steps."""
-    unchanged_s, changed_s = trial.run_s
-    if trial.run_factor is not None or not unchanged_s or not changed_s:
-        return False
-    return (
-        unchanged_s / changed_s > 1 + NO_GAIN
-        if steps == "slower"
-        else steps == "faster" and changed_s / unchanged_s > 1 + NO_GAIN
-    )
+    factor = _once(trial)
+    faster = factor > 1 + NO_GAIN if steps == "slower" else 1 / factor > 1 + NO_GAIN
+    return trial.run_factor is None and steps in ("slower", "faster") and faster
 
 
 def _gain_left(trial: Trial) -> float:
     if trial.run_factor is not None:
         return trial.run_factor.high - 1
+    return max(_once(trial), 1 / _once(trial)) - 1
+
+
+def _once(trial: Trial) -> float:
+    """Return the speed of a single run with the change over the speed without, or 1."""
     unchanged_s, changed_s = trial.run_s
-    return math.exp(abs(math.log(unchanged_s / changed_s))) - 1 if unchanged_s and changed_s else 0.0
+    return unchanged_s / changed_s if unchanged_s and changed_s else 1.0
 
 
 def _kind(factor: Estimate | None, margin: float) -> str:
