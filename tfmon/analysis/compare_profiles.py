@@ -62,12 +62,8 @@ class Side:
         every = [part for side_parts in parts for part in side_parts]
         if not every:
             return None
-        step_ns, self_ns = (sum(getattr(part, name) for part in every) for name in ("step_ns", "self_ns"))
-        runs = sum(
-            part.count / number
-            for profile_parts, number in zip(parts, steps, strict=True)
-            for part in profile_parts
-        )
+        step_ns, self_ns = sum(part.step_ns for part in every), sum(part.self_ns for part in every)
+        runs = sum(part.count / number for side, number in zip(parts, steps, strict=True) for part in side)
         devices = tuple(dict.fromkeys(part.device for part in every if part.device))
         at_once = self_ns / step_ns if self_ns and step_ns else None
         return cls(step_ns / len(parts), self_ns / len(parts), runs / len(parts), devices, at_once)
@@ -90,8 +86,7 @@ class DiffRow:
         if self.kind and self.name != self.kind:
             scope, _, last = name.rpartition("/")  # a type and a number
             name = f"{self.kind.lstrip('_')} {name if last[-1:].isdigit() else scope or name}"
-        tail = (width - 1) // 2
-        return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
+        return shortened(name, width)
 
     def cells(self, width: int) -> list[str]:
         """Return a table row, see `heads`."""
@@ -105,6 +100,12 @@ class DiffRow:
             "" if self.share is None else share_text(self.share),
             *(" | ".join(dict.fromkeys(values)) for values in (runs, devices)),
         ]
+
+
+def shortened(name: str, width: int) -> str:
+    """Return a name without its middle, if it is wider."""
+    tail = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def heads(by: Grouping, first: str, second: str) -> list[str]:
@@ -277,11 +278,9 @@ def sentences(diff: ProfileDiff, first: str, second: str) -> list[str]:
     if ends is not None:
         sides += f" ({' to '.join(map(time_text, sorted(map(abs, ends))))})"
     what = "this explains" if len(explained.names) == 1 else f"these {len(explained.names)} explain"
-    sure = (
-        ""
-        if explained.share_ci95 is None
-        else " ({:.0f} to {:.0f})".format(*(100 * end for end in explained.share_ci95))
-    )
+    sure = ""
+    if explained.share_ci95 is not None:
+        sure = " ({:.0f} to {:.0f})".format(*(100 * end for end in explained.share_ci95))
     return [sides, f"{what} {100 * explained.share:.0f} % of it{sure}: {', '.join(explained.names)}"]
 
 

@@ -159,11 +159,8 @@ def next_value(points: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
     for point in open_points:
         if point.pairs < FIRST_PAIRS:
             return point.value, FIRST_PAIRS
-    near = _near_crossings(open_points)
-    if not near:
-        return None
-    fewest = min(near, key=lambda point: point.pairs)
-    return fewest.value, fewest.pairs + FIRST_PAIRS
+    fewest = min(_near_crossings(open_points), key=lambda point: point.pairs, default=None)
+    return None if fewest is None else (fewest.value, fewest.pairs + FIRST_PAIRS)
 
 
 def pairs_left(points: Sequence[CurvePoint]) -> int:
@@ -215,10 +212,8 @@ def _near_crossings(points: Sequence[CurvePoint]) -> list[CurvePoint]:
     near = []
     for at, point in enumerate(known):
         around = known[max(0, at - 1) : at + 2]
-        leads = {_lead(other) for other in around if other.sure}
-        most = SURE_PAIRS if point.sure else MOST_PAIRS
-        flips = len({_lead(near_point) for near_point in around}) > 1
-        if point.pairs < most and (flips or not leads):
+        flips, doubtful = len(set(map(_lead, around))) > 1, not any(other.sure for other in around)
+        if point.pairs < (SURE_PAIRS if point.sure else MOST_PAIRS) and (flips or doubtful):
             near.append(point)
     return near
 
@@ -232,17 +227,14 @@ def _crossings(points: Sequence[CurvePoint], first: str, second: str) -> tuple[C
     known = [point for point in points if point.ratio is not None]
     sure = [at for at, point in enumerate(known) if point.sure]
     for left, right in itertools.pairwise(sure):
-        if _lead(known[left]) == _lead(known[right]):
-            continue
-        stretch = known[left : right + 1]
-        low, about, high = _where(stretch)
-        ahead, behind = (first, second) if _lead(known[right]) else (second, first)
-        result.append(Crossing(about, low, high, ahead, behind))
+        if _lead(known[left]) != _lead(known[right]):
+            ahead, behind = (first, second) if _lead(known[right]) else (second, first)
+            result.append(Crossing(*_where(known[left : right + 1]), ahead, behind))
     return tuple(result)
 
 
 def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
-    """Return where the ratio and its interval's ends pass 1."""
+    """Return where the ratio passes 1, and the ends of the interval."""
     logs = [math.log2(float(point.value)) for point in stretch]
     rises = _lead(stretch[-1])
     passes = []
@@ -253,7 +245,7 @@ def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
         share = 1.0 if above == below else max(0.0, min(1.0, -below / (above - below)))
         passes.append(2 ** (logs[at - 1] + (logs[at] - logs[at - 1]) * share))
     low, about, high = sorted(passes)
-    return low, about, high
+    return about, low, high
 
 
 def _answer(
@@ -278,16 +270,13 @@ def _answer(
         answer = f"too close to call {span}: neither lane is clearly faster"
     else:
         winner, loser = titles if _lead(sure[0]) else (titles[1], titles[0])
-        factors = sorted(
-            max(point.ratio.value, 1 / point.ratio.value) for point in sure if point.ratio is not None
-        )
-        least, most = units.ratio(factors[0]), units.ratio(factors[-1])
-        by = f"by {least}" if least == most else f"by {least} to {most}"
+        factors = [max(point.ratio.value, 1 / point.ratio.value) for point in sure if point.ratio is not None]
+        by = " to ".join(dict.fromkeys(map(units.ratio, (min(factors), max(factors)))))
         where, doubt = "throughout", ""
         if len(sure) < len(known):
             where, doubt = f"at {len(sure)} of {len(known)} values", "; too close to call at the others"
         seen = " so far" if not state.over else "" if len(sure) == len(points) else " seen"
-        answer = f"no crossing{seen} {span}: {winner} is faster than {loser} {where}, {by}{doubt}"
+        answer = f"no crossing{seen} {span}: {winner} is faster than {loser} {where}, by {by}{doubt}"
     return answer + _unknown(state, points) if state.over else answer
 
 

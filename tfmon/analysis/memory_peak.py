@@ -77,9 +77,8 @@ def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None,
     parts = [
         {} if isinstance(peak, Missing) else {row.name: row for row in memory_rows(peak[0])} for peak in peaks
     ]
-    beside = [
-        tuple(side.get(name) for side in parts) for name in dict.fromkeys(name for side in parts for name in side)
-    ]
+    names = dict.fromkeys(name for side in parts for name in side)
+    beside = [tuple(side.get(name) for side in parts) for name in names]
     return sorted(beside, key=lambda rows: -max(row.allocated_bytes for row in rows if row is not None))
 
 

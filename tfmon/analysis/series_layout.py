@@ -111,11 +111,8 @@ class CurveChart:
     @property
     def lines(self) -> list[str]:
         """The chart as plain text."""
-        rows = [
-            label + "".join(character for character, _ in row)
-            for label, row in zip(self.labels, self.grid, strict=True)
-        ]
-        return [line.rstrip() for line in (*rows, *self.foot)]
+        rows = ["".join(character for character, _ in row) for row in self.grid]
+        return [line.rstrip() for line in (*map("".join, zip(self.labels, rows, strict=True)), *self.foot)]
 
 
 def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
@@ -127,10 +124,7 @@ def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> Cu
         return None
     grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
     for line in lines:
-        points = [
-            (_column(at, len(values), columns), point) for at, point in enumerate(line.points) if point is not None
-        ]
-        _draw(grid, points, scale, line.id, line.index)
+        _draw(grid, line, scale)
     axis = ["─"] * columns
     for mark in curve.marks:
         axis[_column_of(values, mark, columns)] = "▲"
@@ -166,10 +160,10 @@ def _column_of(values: Sequence[KnobValue], value: float, columns: int) -> int:
     return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
 
 
-def _draw(
-    grid: _Grid, points: Sequence[tuple[int, Estimate]], scale: tuple[float, float], id: str, lane: int
-) -> None:
-    rows = len(grid)
+def _draw(grid: _Grid, line: CurveLine, scale: tuple[float, float]) -> None:
+    rows, columns, lane = len(grid), len(grid[0]), line.index
+    at_columns = (_column(at, len(line.points), columns) for at in range(len(line.points)))
+    points = [(column, point) for column, point in zip(at_columns, line.points, strict=True) if point is not None]
     for (left, level), (right, other) in itertools.pairwise(points):
         for column in range(left + 1, right):
             share = (column - left) / (right - left)
@@ -180,7 +174,7 @@ def _draw(
             _put(grid, row, column, "│", lane)
         row = _row(point.value, scale, rows)
         taken = grid[row][column][0]
-        grid[row][column] = (_BOTH, None) if taken.isalpha() else (id, lane)
+        grid[row][column] = (_BOTH, None) if taken.isalpha() else (line.id, lane)
 
 
 def _put(grid: _Grid, row: int, column: int, character: str, lane: int) -> None:
@@ -198,9 +192,7 @@ def _label(at: int, rows: int, scale: tuple[float, float]) -> str:
 
 def _ticks(values: Sequence[KnobValue], columns: int) -> str:
     labels = [show(value) for value in values]
-    every = 1
-    while every < len(labels) and columns / len(labels) * every < max(map(len, labels)) + 1:
-        every += 1
+    every = math.ceil((max(map(len, labels)) + 1) * len(labels) / columns)
     line = [" "] * columns
     for at in range(0, len(labels), every):
         start = max(0, min(columns - len(labels[at]), _column(at, len(labels), columns) - len(labels[at]) // 2))

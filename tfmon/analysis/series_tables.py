@@ -224,9 +224,7 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
     """Return curves over each numeric knob, the best first."""
     plan, curves = ranking.state.plan, []
     for knob, kind in itertools.product(plan.over, plan.kinds):
-        values = [
-            value for value in plan.over[knob] if isinstance(value, int | float) and not isinstance(value, bool)
-        ]
+        values = sorted(value for value in plan.over[knob] if type(value) in (int, float))
         if len(values) < 2:
             continue
         ratios: dict[str, dict[KnobValue, Estimate]] = {}
@@ -235,14 +233,13 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
             if row.attempt.kind == kind and row.ratio is not None and settings[knob] in values:
                 other_settings = settings_text({name: value for name, value in settings.items() if name != knob})
                 ratios.setdefault(other_settings, {})[settings[knob]] = row.ratio
-        ordered = tuple(sorted(values))
         lines = tuple(
-            CurveLine(id, other_settings, index, tuple(map(known.get, ordered)))
+            CurveLine(id, other_settings, index, tuple(map(known.get, values)))
             for index, (id, (other_settings, known)) in enumerate(zip(IDS, ratios.items(), strict=False))
         )
         title = f"Ratio over {knob.replace('_', ' ')}" + (f" on {kind}" if len(plan.kinds) > 1 else "")
-        about = "Throughput over the baseline's, with 95 % intervals."
-        curves.append(SeriesCurve(knob, title, about, "throughput / baseline's", ordered, lines, ratios=True))
+        about, axis = "Throughput over the baseline's, with 95 % intervals.", "throughput / baseline's"
+        curves.append(SeriesCurve(knob, title, about, axis, tuple(values), lines, ratios=True))
     return tuple(curves)
 
 
@@ -260,10 +257,7 @@ def crossover_table(analysis: Analysis) -> SeriesTable | None:
         for lane, title, points in zip(lanes, curve.titles, speeds, strict=True)
     )
     about = f"examples/s over {knob}, with 95 % intervals"
-    values, marks = (
-        tuple(point.value for point in curve.points),
-        tuple(crossing.about for crossing in curve.crossings),
-    )
+    values, marks = tuple(point.value for point in curve.points), tuple(cross.about for cross in curve.crossings)
     drawn = SeriesCurve(curve.knob, "Crossover", about, "examples/s", values, lines, marks)
     heads = (SeriesColumn(knob, 6), *(SeriesColumn(f"{id} ex/s", 7) for id in ids), SeriesColumn("ahead"))
     return SeriesTable(
@@ -317,14 +311,12 @@ def _progress(analysis: Analysis, state: SeriesState) -> str:
 def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> SeriesRow:
     gain = attempt.gain if attempt.outcome else gain_of(attempt)
     pairs = gain.pairs if gain else len(attempt.pairs)
-    name = attempt.of_lane.title or attempt.of_lane.lane
-    lane: list[Cell] = [(name, name)] if len(lanes) > 1 else []
-    change, outcome = change_text(attempt), outcome_text(attempt)
-    texts = gain_texts(gain) if gain else (DASH, DASH)
-    ranks = (gain.value, gain.high / gain.low) if gain else (None, None)
-    gained: list[Cell] = list(zip(texts, ranks, strict=True))
+    names = [attempt.of_lane.title or attempt.of_lane.lane] if len(lanes) > 1 else []
+    *words, outcome = [(text, text) for text in (*names, change_text(attempt), outcome_text(attempt))]
+    factor, interval = gain_texts(gain) if gain else (DASH, DASH)
+    gained: list[Cell] = [(factor, gain and gain.value), (interval, gain and gain.high / gain.low)]
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
-    cells = (*lane, (change, change), *gained, (str(pairs), pairs), (outcome, outcome))
+    cells = (*words, *gained, (str(pairs), pairs), outcome)
     return SeriesRow(at, cells, level, level or "faint", whole=attempt.of_lane.purpose, interval=gain)
 
 

@@ -56,20 +56,18 @@ def advised(snapshot: Snapshot, lane: LaneState, *, everything: bool = False) ->
     state = snapshot.tuned
     if result is None or state is None:
         return result
-    tried = [
-        attempt
-        for attempt in (state.present if not state.over else ())
-        if attempt.outcome == KEPT
-        or _not_kept(attempt)
-        or (attempt.gain is not None and attempt.gain.high < 1 - CLEAR)
-    ]
+    tried = []
+    for attempt in state.present if not state.over else ():
+        slower = attempt.gain is not None and attempt.gain.high < 1 - CLEAR
+        if attempt.outcome == KEPT or _not_kept(attempt) or slower:
+            tried.append(attempt)
     latest = (change for change in reversed(state.changes) if change.of_lane.lane == lane.spec.name)
     tried += itertools.takewhile(lambda attempt: attempt.outcome != KEPT, latest)
     causes = []
     for cause in result.causes:
-        attempt = next((trial for trial in tried if trial.settings == {cause.knob: cause.value}), None)
-        if attempt is None or cause.count:
-            causes.append(cause if attempt is None else replace(cause, effect=attempt_text(attempt)))
+        trial = next((attempt for attempt in tried if attempt.settings == {cause.knob: cause.value}), None)
+        if trial is None or cause.count:
+            causes.append(cause if trial is None else replace(cause, effect=attempt_text(trial)))
     return replace(result, causes=tuple(causes))
 
 
@@ -83,9 +81,8 @@ def plan_tuning(snapshot: Snapshot, name: str, *, everything: bool) -> SeriesSta
     result = advised(snapshot, lane, everything=everything)
     if result is not None and not any(cause.can_try for cause in result.causes):
         before = find_bottleneck(snapshot, lane)
-        tried = (
-            " that was not tried" if before is not None and any(cause.can_try for cause in before.causes) else ""
-        )
+        could_try = before is not None and any(cause.can_try for cause in before.causes)
+        tried = " that was not tried" if could_try else ""
         if result.causes and not tried:
             raise ExperimentError(f"no knob can help {lane.title} here; Enter shows the code")
         raise ExperimentError(f"no knob{tried} helps {lane.title}: {result.text}")
@@ -107,20 +104,15 @@ def find_change(snapshot: Snapshot) -> tuple[tuple[KnobChange, ...], SeriesState
             made.pop()
         else:
             made.append(changes)
-    if not made or any(
-        snapshot.lane(change.lane).settings.get(change.knob) != change.after for change in made[-1]
-    ):
+    lanes = {lane.spec.name: lane.settings for lane in snapshot.lanes}
+    if not made or any(lanes[change.lane].get(change.knob) != change.after for change in made[-1]):
         raise ExperimentError("nothing to undo: no change of this race is in effect")
-    state = snapshot.tuned
-    undone = [
-        replace(attempt, outcome=UNDONE)
-        if attempt.outcome == KEPT and _changes_of(attempt) == made[-1]
-        else attempt
-        for attempt in (state.attempts if state is not None else ())
-    ]
-    if state is None or tuple(undone) == state.attempts:
-        return made[-1], None
-    return made[-1], replace(state, attempts=tuple(undone))
+    state, last = snapshot.tuned, made[-1]
+    attempts = list(state.attempts) if state is not None else []
+    undone = [at for at, trial in enumerate(attempts) if trial.outcome == KEPT and _changes_of(trial) == last]
+    for at in undone:
+        attempts[at] = replace(attempts[at], outcome=UNDONE)
+    return last, replace(state, attempts=tuple(attempts)) if state is not None and undone else None
 
 
 def undoes_last(snapshot: Snapshot) -> bool:
@@ -275,9 +267,8 @@ def gain_texts(estimate: Estimate) -> tuple[str, str]:
         factor, interval = units.ratio_in(ratio.value, ratio.low, ratio.high)
         return f"{factor}{slower}", interval
     digits = 0 if (estimate.high - estimate.low) > 0.02 else 1
-    value, low, high = (
-        f"{100 * (factor - 1):+.{digits}f}" for factor in (estimate.value, estimate.low, estimate.high)
-    )
+    ends = (estimate.value, estimate.low, estimate.high)
+    value, low, high = (f"{100 * (factor - 1):+.{digits}f}" for factor in ends)
     return f"{value} %", f"{low} to {high}"
 
 
@@ -325,21 +316,15 @@ def answer_text(state: SeriesState) -> str:
     """Return the final settings and their gain."""
     best, yet = best_of(state), "" if state.over else " yet"
     undone = [f"{change_text(attempt)} was undone" for attempt in state.present if attempt.outcome == UNDONE]
-    not_kept = [
-        f"{change_text(attempt)}: {gain_text(attempt.gain)}, {_not_kept(attempt)}"
-        for attempt in state.present
-        if attempt.gain is not None and _not_kept(attempt)
-    ]
+    not_kept = [attempt_text(attempt) for attempt in state.present if _not_kept(attempt)]
     label = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
     if not state.present:
         result = f"nothing was tried{yet}"
     elif best.settings:
         gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
         result = f"{label}: {settings_text(best.settings)}{gained}"
-    elif undone:
-        result = "the settings it began with"
-    elif measured(state):
-        result = f"{label}: the settings it began with"
+    elif undone or measured(state):
+        result = "the settings it began with" if undone else f"{label}: the settings it began with"
     else:
         result = "no change was measured to the end" if state.over else "no change is measured yet"
     return "; ".join([result, *undone, *not_kept])
@@ -347,6 +332,5 @@ def answer_text(state: SeriesState) -> str:
 
 def measured(state: SeriesState) -> bool:
     """Return whether any change was decided."""
-    return any(
-        attempt.gain is not None and attempt.outcome in (KEPT, REVERTED, UNDONE) for attempt in state.present
-    )
+    decided = (attempt.gain for attempt in state.present if attempt.outcome in (KEPT, REVERTED, UNDONE))
+    return any(gain is not None for gain in decided)

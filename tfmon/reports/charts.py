@@ -134,16 +134,14 @@ def curve(
     return chart([*crossed, *reach, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
 
 
-def bars(
-    rows: Sequence[tuple[str, str, str, float]],
-    parts: Sequence[str],
-    about: str,
-    title: str = "% of the time of a step",
-    *,
-    share: bool = True,
-) -> Spec:
-    """Return stacked bars; a row is a key, a name, a part, and its amount."""
+Bar = tuple[str, str, str, float]
+"""Key, name, part, and its amount."""
+
+
+def bars(rows: Sequence[Bar], parts: Sequence[str], about: str, *, share: bool = True) -> Spec:
+    """Return stacked bars of shares of a step, or of seconds."""
     unit, scale = ("%", {"domain": [0, 100]}) if share else ("s", {})
+    title = "% of the time of a step" if share else "s"
     values = [
         {"s": key, "n": name, "p": part, "o": parts.index(part), "v": round(size, 3), "w": f"{size:.1f} {unit}"}
         for key, name, part, size in rows
@@ -160,10 +158,10 @@ def bars(
     return chart([stacked], about, 40 * len({key for key, *_ in rows}) + 10)
 
 
-Bar = tuple[str, float, tuple[float, float] | None, str]
+Difference = tuple[str, float, tuple[float, float] | None, str]
 
 
-def diverging(bars: Sequence[Bar], title: str, about: str) -> Spec:
+def diverging(bars: Sequence[Difference], title: str, about: str) -> Spec:
     """Return bars around zero; values are in ns, the axis in ms."""
     rows = [{"s": "", "p": name, "v": value / 1e6, "w": text} for name, value, _, text in bars]
     intervals = [(name, interval) for name, _, interval, _ in bars if interval is not None]

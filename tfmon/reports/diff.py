@@ -123,17 +123,10 @@ def _memory_rows(pair: LanePair) -> Iterator[list[str]]:
 
 
 def _differences(comparison: Comparison) -> Table | None:
-    rows = [["different", "", "first", "second"]]
-    about = ""
+    rows, about = [["different", "", "first", "second"]], ""
     for difference in comparison.differences:
-        rows.append(
-            [
-                difference.about if difference.about != about else "",
-                difference.what,
-                difference.first,
-                difference.second,
-            ]
-        )
+        heading = difference.about if difference.about != about else ""
+        rows.append([heading, difference.what, difference.first, difference.second])
         about = difference.about
     return Table(rows, left=range(4)) if comparison.differences else None
 

@@ -67,9 +67,8 @@ def _table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
     shown, rest = diff.rows[:most], diff.rows[most:]
     rows = [heads(by, first.id, second.id), *(row.cells(_NAME) for row in shown)]
     if rest:
-        left, right = (
-            sum(side.step_ns for row in rest if (side := getattr(row, name))) for name in ("first", "second")
-        )
+        left = sum(row.first.step_ns for row in rest if row.first is not None)
+        right = sum(row.second.step_ns for row in rest if row.second is not None)
         share = share_text((right - left) / diff.difference.value_ns) if diff.explained else ""
         name = f"{len(rest)} smaller differences"
         rows.append([name, time_text(left), time_text(right), signed(right - left), "", share, "", ""])
@@ -85,7 +84,7 @@ def _names(first: ProfiledSide, second: ProfiledSide) -> tuple[str, str]:
 
 def _chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
     diff = compare(first.profiles, second.profiles)
-    bars: dict[str, charts.Bar] = {}
+    bars: dict[str, charts.Difference] = {}
     for row in diff.rows[:MOST_BARS]:
         name = row.label(_NAME)
         name = name if name not in bars else f"{name} ({len(bars)})"

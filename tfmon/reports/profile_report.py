@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tfmon import units
-from tfmon.analysis.compare_profiles import ProfiledSide
+from tfmon.analysis.compare_profiles import ProfiledSide, shortened, time_text
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
 from tfmon.analysis.profile_json import counted
 from tfmon.model.profile import Call, GpuTime, Profile, Repeat
@@ -54,7 +54,7 @@ def to_text(profile: Profile) -> str:
 
 def describe(profile: Profile) -> Report:
     """Return the parts of a step."""
-    step, longest = _time(profile.step_ns), _time(profile.longest_ns)
+    step, longest = time_text(profile.step_ns), time_text(profile.longest_ns)
     bottleneck = profile.bottleneck
     limit = f"bottleneck: {units.absent(bottleneck)}" if isinstance(bottleneck, Missing) else bottleneck.text
     repeats = [*_repeats("traced", profile.retraces), *_repeats("compiled", profile.compiles)]
@@ -96,10 +96,11 @@ def _split(heading: str, profile: Profile, parts: Iterable[Share]) -> Section:
     rows, reasons = [["", "", "", ""]], []
     for name, time_ns, note in parts:
         if isinstance(time_ns, Missing):
-            rows.append([_cut(name, _NAME), "n/a", "", ""])
+            rows.append([shortened(name, _NAME), "n/a", "", ""])
             reasons.append(f"{name.strip()}: {units.absent(time_ns)}")
         else:
-            rows.append([_cut(name, _NAME), _time(time_ns), units.percent(100 * time_ns / profile.step_ns), note])
+            share = units.percent(100 * time_ns / profile.step_ns)
+            rows.append([shortened(name, _NAME), time_text(time_ns), share, note])
     return Section(heading, (Table(rows, left=(0, 3)), Lines(reasons)))
 
 
@@ -149,11 +150,11 @@ def _device(device: GpuTime) -> Iterator[Share]:
 
 def _input(profile: Profile) -> Table | None:
     rows = [
-        [_cut(stage.name, _NAME), _time(stage.busy_ns), f"{stage.elements:.3g} a step"]
+        [shortened(stage.name, _NAME), time_text(stage.busy_ns), f"{stage.elements:.3g} a step"]
         for stage in profile.input.stages
     ]
     if rows and not isinstance(profile.input.python_ns, Missing):
-        rows.append(["Python functions in these", _time(profile.input.python_ns), ""])
+        rows.append(["Python functions in these", time_text(profile.input.python_ns), ""])
     return Table([["", "", ""], *rows]) if rows else None
 
 
@@ -168,8 +169,8 @@ def _operations(profile: Profile) -> Iterator[Block]:
         if not name.startswith(op.kind):
             name = f"{op.kind} {name.rpartition('/')[0] or name}"
         runs, share = f"{op.count / profile.steps:.3g}/step", units.percent(100 * op.share)
-        rows.append([_cut(name, _OPERATION), op.device, runs, share, _time(op.self_ns)])
-    rows.append([f"all {units.count(ops.runs)} that the trace shows", "", "", "", _time(ops.time_ns)])
+        rows.append([shortened(name, _OPERATION), op.device, runs, share, time_text(op.self_ns)])
+    rows.append([f"all {units.count(ops.runs)} that the trace shows", "", "", "", time_text(ops.time_ns)])
     yield Table(rows, left=(0, 1))
     if not isinstance(ops.parallelism, Missing) and ops.parallelism >= 1.05:
         yield Note(f"{ops.parallelism:.2g} operations in parallel on average, while any ran")
@@ -177,17 +178,6 @@ def _operations(profile: Profile) -> Iterator[Block]:
 
 def _repeats(verb: str, repeats: Iterable[Repeat]) -> Iterator[str]:
     for repeat in repeats:
-        cost = units.reading(repeat.cost_ns, lambda value: f"{_time(value)} each")
+        cost = units.reading(repeat.cost_ns, lambda value: f"{time_text(value)} each")
         times = "once" if repeat.count == 1 else f"{repeat.count} times"
-        yield f"{_cut(repeat.function, _NAME)} was {verb} {times}, {cost}"
-
-
-def _time(value_ns: float) -> str:
-    return units.milliseconds(value_ns / 1e6)
-
-
-def _cut(text: str, width: int) -> str:
-    if len(text) <= width:
-        return text
-    tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[-tail:]}"
+        yield f"{shortened(repeat.function, _NAME)} was {verb} {times}, {cost}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
@@ -14,7 +15,7 @@ from tfmon.model.account import GROUPS
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.reports import DASH, Chart, Section, Table, charts
-from tfmon.reports.charts import Point, Series
+from tfmon.reports.charts import Bar, Point, Series
 
 PARTS = (
     "waiting for batches",
@@ -95,20 +96,24 @@ def _where_time_goes(analysis: Analysis) -> Chart | None:
     attributed = [(lane.lane, lane.bottleneck.shares) for lane in analysis.lanes if lane.bottleneck is not None]
     if not attributed:
         return None
-    bars: list[tuple[str, str, str, float]] = []
+    bars: list[Bar] = []
     split = [(lane, analysis.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
     for lane, name, parts in split:
         bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
-    shown = [part for part in PARTS if any(bar[2] == part for bar in bars)]
-    rows = [["lane", *shown]]
-    for _, name, parts in split:
-        rows.append([name, *(DASH if (part := parts[kind]) is None else f"{part:.1f} %" for kind in shown)])
-    legend = [(f"var(--part{PARTS.index(part)})", part) for part in shown]
     about = "Parts of the time of a step in steady state."
     if any(isinstance(shares.device_pct, Missing) for _, shares in attributed):
         about += f" If dispatch and computing cannot be separated, both count as {BOTH}."
-    spec = charts.bars(bars, PARTS, f"Where the time goes. {about}")
-    return Chart("Where the time goes", about, spec, Table(rows), legend=legend)
+    chart = _stacked("Where the time goes", about, bars, PARTS)
+    rows = [["lane", *(part for _, part in chart.legend)]]
+    for _, name, parts in split:
+        sizes = [parts[part] for _, part in chart.legend]
+        rows.append([name, *(DASH if size is None else f"{size:.1f} %" for size in sizes)])
+    return replace(chart, table=Table(rows))
+
+
+def _stacked(title: str, about: str, bars: Sequence[Bar], parts: Sequence[str], *, share: bool = True) -> Chart:
+    legend = [(f"var(--part{at})", part) for at, part in enumerate(parts) if any(bar[2] == part for bar in bars)]
+    return Chart(title, about, charts.bars(bars, parts, f"{title}. {about}", share=share), legend=legend)
 
 
 def _parts(shares: Shares) -> dict[str, float | None]:
@@ -141,8 +146,4 @@ def _account_chart(accounts: list[tuple[LaneResult, Account]]) -> Chart:
         for lane, account in accounts
         for group, seconds in account.groups.items()
     ]
-    shown = [group for group in GROUPS if any(bar[2] == group for bar in bars)]
-    legend = [(f"var(--part{GROUPS.index(group)})", group) for group in shown]
-    about = "The wall time of each run in seconds."
-    spec = charts.bars(bars, GROUPS, f"{ACCOUNT}. {about}", title="s", share=False)
-    return Chart(ACCOUNT, about, spec, legend=legend)
+    return _stacked(ACCOUNT, "The wall time of each run in seconds.", bars, GROUPS, share=False)
