@@ -100,7 +100,7 @@ images = tf.TensorSpec((8, 32, 32, 3))
 
 def parts(step, *given):
     graph = tf.function(step).get_concrete_function(*given).graph
-    return {one.cause: [one.line, one.subject, round(one.share, 1), one.figures] for one in
+    return {one.cause: [one.line, one.subject, round(one.share, 1), one.operations or one.figures] for one in
             graph_causes.parts_of(graph, 8)}
 
 def of(*inner, shape=(32, 32, 3)):
@@ -116,6 +116,13 @@ def measures(x):
     for one in metrics:
         one.update_state(x, x)  # measured here
 
+def gradients_of(call):
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(call(x))
+        return tape.gradient(loss, tape.watched_variables())
+    return step
+
 def maps(x):
     return tf.map_fn(lambda row: row * 2.0, x)  # mapped here
 
@@ -127,6 +134,7 @@ told = {
                     tf.TensorSpec((8, 3))),
     "unrolled": parts(of(layers.SimpleRNN(4, unroll=True), shape=(400, 2)), tf.TensorSpec((8, 400, 2))),
     "in 16 bits": parts(of(layers.Dense(4, dtype=mixed), shape=(6,)), tf.TensorSpec((8, 6))),
+    "gradients in 16 bits": parts(gradients_of(of(layers.Conv2D(4, 3, dtype=mixed))), images),
     "measured": parts(measures, tf.TensorSpec((8, 2))),
 }
 
@@ -182,7 +190,8 @@ def test_the_parts_of_a_step_are_found_with_their_lines(tmp_path):
     assert "# mapped here" in told["mapped"]["step_map_fn"][0]
     place, layer, _, figures = told["unrolled"]["trace_unrolled"]
     assert "unroll=True" in place and layer.startswith("simple_rnn") and figures["unrolled layer"]
-    assert told["in 16 bits"]["step_16_bits"][1] == "float16"
+    assert told["in 16 bits"]["step_16_bits"][1:] == ["float16", 0.9, ["MatMul"]]
+    assert told["gradients in 16 bits"]["step_16_bits"][3][:2] == ["Conv2D", "Conv2DBackpropFilter"]
     assert "# measured here" in told["measured"]["step_metrics"][0]
 
     ((share, _),) = told["padded"]

@@ -56,6 +56,8 @@ class GraphPart:
     subject: str = ""
     what: str = ""
     figures: dict[str, float] = field(default_factory=dict)
+    operations: tuple[str, ...] = ()
+    """Kinds of operations that the cause slows down."""
 
 
 def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
@@ -177,6 +179,8 @@ def _is_metric(stack: list[Any]) -> bool:
 def _in_16_bits(ops: list[Any]) -> Iterator[GraphPart]:
     emulated = ("float16",) if has_bfloat16() else ("float16", "bfloat16")
     multiplies = ((op.type, op.outputs[0].dtype.name) for op in ops if op.type in _MULTIPLIES)
-    kinds = Counter((operation, kind) for operation, kind in multiplies if kind in emulated)
-    for (operation, kind), _ in kinds.most_common(1):
-        yield GraphPart("step_16_bits", "", subject=kind, figures={"convolves": float("Conv" in operation)})
+    used = {(operation, kind) for operation, kind in multiplies if kind in emulated}
+    if used:
+        kind = max(kind for _, kind in used)
+        operations_ = tuple(sorted(operation for operation, other in used if other == kind))
+        yield GraphPart("step_16_bits", "", subject=kind, operations=operations_)

@@ -8,7 +8,7 @@ import math
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from tfmon.hooks import padding
@@ -169,7 +169,7 @@ class StepCauses:
     def _of_16_bits(self, part: GraphPart, line: str) -> None:
         if not may_compute():
             return
-        slower = 1.0 if _has_gpu() else _slowdown_in(part.subject, convolves=bool(part.figures["convolves"]))
+        slower = 1.0 if _has_gpu() else _slowdown_in(part.subject, part.operations)
         if slower >= LEAST_SLOWDOWN:
             what = f"{slower:.1f} times slower than float32 on this CPU"
             seen = causes.saw(part.cause, self._policy or line, subject=part.subject, what=what, count=0)
@@ -242,16 +242,30 @@ def _has_gpu() -> bool:
 
 
 @functools.cache
-def _slowdown_in(kind: str, *, convolves: bool) -> float:
+def _slowdown_in(kind: str, operations: Collection[str]) -> float:
+    """Return how much longer this CPU takes in 16 bits than in float32, from the gradients, too.
+
+    On a CPU that multiplies float16 itself, the gradient of a filter can take a hundred times as long.
+    """
     import tensorflow as tf
 
     def time_in(kind: str) -> float:
         with tf.init_scope(), tf.device("CPU:0"):
-            if convolves:
-                image, filters = tf.zeros((4, 32, 32, 16), kind), tf.zeros((3, 3, 16, 16), kind)
-                return _time_of(lambda: tf.nn.conv2d(image, filters, 1, "SAME"), 4)
+            images, filters = tf.zeros((2, 16, 16, 32), kind), tf.zeros((3, 3, 32, 32), kind)
+            to_images = {"input_sizes": images.shape, "filter": filters, "out_backprop": images}
+            to_filters = {"input": images, "filter_sizes": filters.shape, "out_backprop": images}
+            arguments = {
+                "Conv2D": {"input": images, "filter": filters},
+                "Conv2DBackpropInput": to_images,
+                "Conv2DBackpropFilter": to_filters,
+            }
+            calls = (
+                functools.partial(getattr(tf.raw_ops, name), **given, strides=[1] * 4, padding="SAME")
+                for name, given in arguments.items()
+                if name in operations
+            )
             matrix = tf.zeros((256, 256), kind)
-            return _time_of(lambda: matrix @ matrix, 4)
+            return sum(_time_of(call, 2) for call in calls) or _time_of(lambda: matrix @ matrix, 4)
 
     return time_in(kind) / time_in("float32")
 
