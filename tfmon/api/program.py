@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from tfmon import errors
 from tfmon.analysis.analysis import Analysis, analyse
-from tfmon.analysis.finish import ending_line
 from tfmon.analysis.health import concerns
 from tfmon.analysis.progress import outlook, speeds
 from tfmon.analysis.summarise import summarise
@@ -210,10 +209,6 @@ class Program(LocalRun):
         """Return speeds and remaining time."""
         self._analysis = analyse(self.session.snapshot(), self._analysis)
         return f"{speeds(self._analysis.snapshot)}{outlook(self._analysis)}"
-
-    def ending_line(self) -> str:
-        """Return which commands are ending."""
-        return ending_line(self.session.snapshot())
 
     def end_now(self) -> None:
         """Kill ending commands."""

@@ -23,6 +23,7 @@ from typing import Any
 import click
 
 from tfmon import units
+from tfmon.analysis.finish import ending_line
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
@@ -44,6 +45,7 @@ Tell = Callable[[str], None]
 class AnyRun(ABC):
     """A race, a series on its lanes, or a sweep."""
 
+    session: Session
     beside = ""
     """Warning about another race."""
     disturbs = True
@@ -90,7 +92,7 @@ class AnyRun(ABC):
 
     def ending_line(self) -> str:
         """Return a line about processes that delay the end."""
-        return ""
+        return ending_line(self.session.snapshot())
 
     def end_now(self) -> None:
         """Kill the processes that delay the end."""
@@ -103,7 +105,6 @@ class AnyRun(ABC):
 class LocalRun(AnyRun):
     """A run whose lanes are children of this process."""
 
-    session: Session
     hint = ""
     """Hint for a new user."""
     tell: Tell | None = None

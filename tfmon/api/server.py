@@ -138,30 +138,6 @@ class Server:
         for viewer in leaving:
             viewer.over.wait(max(0.0, until_s - time.monotonic()))
 
-    def handle(self, viewer: Connection, request: sockets.Request) -> None:
-        """Carry out a request, in a thread if it is slow."""
-        answer = partial(self._answer, viewer, request)
-        if request.command.action in SLOW:
-            start_thread("tfmon-viewer", answer, log)
-        else:
-            answer()
-
-    def _answer(self, viewer: Connection, request: sockets.Request) -> None:
-        number, command = request.number, request.command
-        try:
-            answer = sockets.Answer(number=number, text=self._perform(command))
-        except TfmonError as error:
-            answer = sockets.Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
-        except ExperimentError as error:
-            answer = sockets.Answer(number=number, error=str(error))
-        except Exception as error:  # noqa: BLE001 - the run continues after any error
-            answer = sockets.Answer(
-                number=number, error=f"{describe(command)} failed: {type(error).__name__}: {error}"
-            )
-        if command.action not in UNANNOUNCED and not answer.error:
-            self.tell(f"{viewer.name}: {describe(command)}", except_to=viewer)
-        viewer.send(answer)
-
     def _end(self, signal_name: str) -> None:
         if not (self.started.done() or self._program.session.snapshot().lanes):
             # The start would wait for a host or GPU.
@@ -173,7 +149,8 @@ class Server:
         if not self._interrupted.count:  # a second call would not wait
             self._interrupted.take(signal_name)
 
-    def _perform(self, command: Command) -> str:
+    def perform(self, command: Command) -> str:
+        """Carry out a request; raises TfmonError or ExperimentError."""
         match command.action:
             case "end run":
                 self._end(command.name)
@@ -258,7 +235,25 @@ class Connection:
                 self.left = True
             case Command("suspend" | "continue" as action):
                 self.suspends = action == "suspend"
-        self._server.handle(self, request)
+        if request.command.action in SLOW:
+            start_thread("tfmon-viewer", partial(self._answer, request), log)
+        else:
+            self._answer(request)
+
+    def _answer(self, request: sockets.Request) -> None:
+        number, command = request.number, request.command
+        try:
+            answer = sockets.Answer(number=number, text=self._server.perform(command))
+        except TfmonError as error:
+            answer = sockets.Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
+        except ExperimentError as error:
+            answer = sockets.Answer(number=number, error=str(error))
+        except Exception as error:  # noqa: BLE001 - the run continues after any error
+            reason = f"{describe(command)} failed: {type(error).__name__}: {error}"
+            answer = sockets.Answer(number=number, error=reason)
+        if command.action not in UNANNOUNCED and not answer.error:
+            self._server.tell(f"{self.name}: {describe(command)}", except_to=self)
+        self.send(answer)
 
     def _write(self) -> None:
         with contextlib.suppress(OSError):

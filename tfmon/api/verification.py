@@ -90,7 +90,7 @@ class _ClaimsRun(StationsRun):
     series: Series
 
     def __init__(self, policy: ClaimPolicy, station: _ClaimStation) -> None:
-        self._policy, self._station = policy, station
+        self._policy, self._station, self.session = policy, station, station.session
         self.stations = [station]
         self.series = Series(policy.begin(), policy, self.stations, lambda step: None)
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.analysis import analyse
-from tfmon.analysis.finish import ending_line
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api import sockets
 from tfmon.api.run_base import AnyRun, state_folder
@@ -229,10 +228,6 @@ class Viewer(AnyRun, Source):
         if self.detachable:
             os._exit(EXIT_INTERRUPTED)
         return False
-
-    def ending_line(self) -> str:
-        """Return which commands are ending."""
-        return ending_line(self.session.snapshot())
 
     def request_end(self, name: str = "") -> None:
         """Request the end."""
