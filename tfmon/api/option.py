@@ -11,6 +11,8 @@ from tfmon.errors import flag
 
 In = TypeVar("In", contravariant=True)
 Out = TypeVar("Out", covariant=True)
+LIMITS = "limits"
+"""Stands for all commands."""
 
 
 class Option(Generic[In, Out]):
@@ -28,7 +30,6 @@ class Option(Generic[In, Out]):
         help: str,
         *,
         commands: str = "",
-        setting: str = "",
         flag: str | None = "",
         metavar: str | None = None,
         shown: str | bool = False,
@@ -43,7 +44,7 @@ class Option(Generic[In, Out]):
             off: A flag that sets the option to False.
         """
         self.rule, self.default, self.help, self.commands = rule, default, help, commands.split()
-        self.setting, self.metavar, self.shown, self.off = setting, metavar, shown, off
+        self.metavar, self.shown, self.off = metavar, shown, off
         self.optional_value, self.multiple, self._flag = optional_value, multiple, flag
         self.has_flag = flag is not None
 
@@ -62,6 +63,11 @@ class Option(Generic[In, Out]):
     def flag(self) -> str:
         """The flag, such as `--slice` or `--fresh/--no-fresh`."""
         return self._flag or flag(self.name)
+
+    @property
+    def setting(self) -> str:
+        """The name of the setting. Empty if there is none."""
+        return self.name.removesuffix("_s") if {"config", LIMITS} & {*self.commands} else ""
 
     @property
     def variable(self) -> str:

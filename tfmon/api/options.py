@@ -69,7 +69,6 @@ class LaneOptions(Options):
         0.5,
         "Length of one lane's slice in seconds, from 0.2 to 60.",
         commands="race crossover sweep try config",
-        setting="slice",
         shown="0.5",
     )
     in_place: Option[bool | None, bool] = Option(
@@ -92,8 +91,6 @@ class LaneOptions(Options):
         "",
         "The Python interpreter that trains. It needs TensorFlow. By default it is the one that runs tfmon.",
         commands="race crossover tune sweep profile verify doctor config",
-        setting="python",
-        metavar="PATH",
     )
     ray: Option[str | None, str | None] = Option(
         ValueRule("address", "HOST:PORT of the head of a cluster", value_rules.text_of),
@@ -101,14 +98,12 @@ class LaneOptions(Options):
         "The Ray cluster of lanes such as ray/gpu or ray:H100/gpu: HOST:PORT of its head. Default: RAY_ADDRESS, "
         "otherwise the cluster on this machine.",
         commands="race watch crossover tune sweep profile",
-        metavar="ADDRESS",
     )
     ray_python: Option[str | os.PathLike[str] | None, str | None] = Option(
         ValueRule(PATH, "the path of a Python that has Ray", value_rules.text_of),
         None,
         "The Python that has Ray, if this one has none or another version than the cluster.",
         commands="race watch crossover tune sweep profile hosts",
-        metavar="PATH",
     )
     ray_cpus: Option[float | None, float] = Option(
         value_rules.number("number", "a number of CPUs", 0.0, 100_000),
@@ -143,8 +138,7 @@ class RaceOptions(LaneOptions):
         ValueRule("scenario", "a name that `tfmon list` knows, or the path of a scenario", value_rules.text_of),
         "small-dense",
         "What is raced: a name from `tfmon list`, or the file of a scenario.",
-        commands="race",
-        setting="scenario",
+        commands="race config",
         flag=None,
     )
     _: KW_ONLY
@@ -168,7 +162,6 @@ class RaceOptions(LaneOptions):
         TURNS,
         "Lanes train one at a time in short slices (turns), which is fair, or all at once (concurrent).",
         commands="race config",
-        setting="mode",
         metavar=f"[{'|'.join(MODES)}]",
         shown="turns",
     )
@@ -209,7 +202,6 @@ class RaceOptions(LaneOptions):
         (),
         "Do not report these causes. docs/causes.md has the ids; the setting `ignored_causes` keeps them.",
         commands="race watch config",
-        setting="ignored_causes",
         flag="--ignore-causes",
         metavar="ID,…",
     )
@@ -219,8 +211,6 @@ class RaceOptions(LaneOptions):
         "Run COMMAND when something happens to a lane, such as a stall, a failure or its end. It gets the facts "
         "as JSON on standard input. `bell`, `osc9` and `osc777` notify through the terminal.",
         commands="race watch config",
-        setting="notify",
-        metavar="COMMAND",
     )
     baseline: Option[str | os.PathLike[str] | None, str | None] = Option(
         ValueRule(PATH, "a recording, or the id of a run", value_rules.text_of),
@@ -254,7 +244,6 @@ class RaceOptions(LaneOptions):
         None,
         "Wait up to this many minutes until the lanes' GPUs are free, and report who uses them.",
         commands="race watch",
-        metavar="MINUTES",
     )
 
     @cached_property
@@ -266,11 +255,6 @@ class RaceOptions(LaneOptions):
     def record_file(self) -> Path | None:
         """The path of the recording, or `None` for a new path."""
         return None if isinstance(self.record, bool) else self.record
-
-    @property
-    def concerns(self) -> frozenset[str]:
-        """Ids of concerns that end the race."""
-        return frozenset(FAIL_ON[name] for name in self.fail_on)
 
     @cached_property
     def baseline_race(self) -> RaceResult | None:

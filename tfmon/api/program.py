@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tfmon import errors
 from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.analysis.health import concerns
 from tfmon.analysis.progress import outlook, speeds
 from tfmon.analysis.summarise import summarise
@@ -381,7 +382,7 @@ class Ending:
 
     def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
         self._session, self._lanes = session, lanes
-        self._until_ci, self._fail_on = race_options.until_ci, race_options.concerns
+        self._until_ci, self._fail_on = race_options.until_ci, {FAIL_ON[name] for name in race_options.fail_on}
         self._unhealthy = ""
         if self._until_ci is not None:
             session.listen(self._finish_when_narrow)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from tfmon.api import value_rules
-from tfmon.api.option import Option, Options
+from tfmon.api.option import LIMITS, Option, Options
 from tfmon.api.options import RaceOptions
 from tfmon.api.value_rules import YES_OR_NO
 from tfmon.errors import UsageError
@@ -28,8 +28,6 @@ Chosen = TypeVar("Chosen", bound=Options)
 Value: TypeAlias = str | bool | float | tuple[str, ...]
 Source: TypeAlias = Literal["flag", "environment", "file", "default"]
 FILE_VARIABLE = "TFMON_CONFIG"
-LIMITS = "limits"
-"""The name of all commands."""
 SCREENS = "race watch sweep replay attach config"
 
 
@@ -42,14 +40,12 @@ class ScreenOptions(Options):
         "textual-dark",
         "Colours of the screen, such as textual-light; a wrong name lists all.",
         commands=SCREENS,
-        setting="theme",
     )
     characters: Option[str | None, str] = Option(
         value_rules.one_of("characters", lambda: ("auto", "braille", "block", "ascii")),
         "auto",
         "What charts and frames are drawn with: auto, braille, block or ascii.",
         commands=SCREENS,
-        setting="characters",
         flag=None,
     )
     mouse: Option[bool | None, bool] = Option(
@@ -57,7 +53,6 @@ class ScreenOptions(Options):
         True,
         "Whether the mouse acts on the screen. If not, the terminal's own selection works.",
         commands=SCREENS,
-        setting="mouse",
         flag="--mouse/--no-mouse",
     )
     readonly: Option[bool | None, bool] = Option(
@@ -65,15 +60,13 @@ class ScreenOptions(Options):
         False,
         "Show the race to others: no key changes anything.",
         commands="race watch attach config",
-        setting="readonly",
         flag="--readonly/--no-readonly",
     )
     notify: Option[str | None, str] = Option(
         RaceOptions.declaration("notify").rule,
         "",
         RaceOptions.declaration("notify").help,
-        commands="race watch attach",
-        setting="notify",
+        commands="race watch attach config",
         flag=None,
     )
 
@@ -103,7 +96,6 @@ class LimitOptions(Options):
         30.0,
         "Seconds that a script of yours gets to end after Ctrl+C, before SIGTERM and SIGKILL.",
         commands=LIMITS,
-        setting="grace",
         flag=None,
     )
     start_timeout: Option[float | None, float] = Option(
@@ -111,7 +103,6 @@ class LimitOptions(Options):
         300.0,
         "Seconds that a lane may be silent before it trains; then it is ended, a script only with --seconds.",
         commands=LIMITS,
-        setting="start_timeout",
         flag=None,
     )
     view_copy: Option[int | None, int] = Option(
@@ -119,7 +110,6 @@ class LimitOptions(Options):
         200,
         "Most MiB of a folder that is copied for each lane of a script where there are no copy-on-write views.",
         commands=LIMITS,
-        setting="view_copy",
         flag=None,
     )
 
