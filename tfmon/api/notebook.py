@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.api.run_base import state_folder
@@ -15,16 +14,8 @@ NEEDS = "pip install nbformat ipython, or tfmon[notebook]"
 RUN = ("time", "capture", "tfmon")
 
 
-@dataclass(frozen=True, slots=True)
-class NotebookScript:
-    """The script of a notebook."""
-
-    path: Path
-    skipped: tuple[str, ...]
-
-
-def notebook_script(notebook: Path) -> NotebookScript:
-    """Write the code cells as a script; raises UsageError."""
+def notebook_script(notebook: Path) -> tuple[Path, list[str]]:
+    """Write the code cells as a script, and return it with the skipped lines; raises UsageError."""
     lines = ["import sys", f"sys.path[0] = {str(notebook.resolve().parent)!r}"]
     skipped: list[str] = []
     for number, source in enumerate(_code_cells(notebook), 1):
@@ -39,7 +30,7 @@ def notebook_script(notebook: Path) -> NotebookScript:
         path.write_text(text, "utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
-    return NotebookScript(path, tuple(skipped))
+    return path, skipped
 
 
 def _code_cells(notebook: Path) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from tfmon.api.options import ALONE
+from tfmon.api.options import ALONE, SweepOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
@@ -22,7 +22,7 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import RaceOptions, SweepOptions
+    from tfmon.api.options import RaceOptions
     from tfmon.api.run_base import LocalRun
     from tfmon.api.runner import Make
     from tfmon.api.viewer import Viewer
@@ -149,24 +149,32 @@ def start(
     connection = runner.start(make, as_json=as_json, detach=detach)
     try:
         with flags.errors_as_json(as_json):
-            _watch_start(connection, chosen, None if detach else screen, detach=detach, as_json=as_json)
+            viewer = _started(connection, chosen, None if detach else screen)
+            if screen is not None and not detach:
+                _show(viewer, screen)
+            if not detach:
+                from tfmon.api.run_base import run_until_over
+
+                run_until_over(viewer)
+                _leave(viewer, as_json=as_json)
+            until_s = time.monotonic() + RECORDED_S
+            while chosen.record is not False and not viewer.snapshot().recorded and time.monotonic() < until_s:
+                viewer.join(0.05)
+            viewer.leave()
+            _say_how_to_attach(viewer)
+            sys.exit(EXIT_FINE)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _watch_start(
-    connection: socket.socket,
-    chosen: RaceOptions | SweepOptions,
-    screen: ScreenOptions | None,
-    *,
-    detach: bool,
-    as_json: bool,
-) -> NoReturn:
+def _started(
+    connection: socket.socket, chosen: RaceOptions | SweepOptions, screen: ScreenOptions | None
+) -> Viewer:
+    """Return the viewer of a run that has begun, or that the screen shows while it begins."""
     if screen is not None:
         import_module("tfmon.api.live")  # the runner loads modules at the same time
-    from tfmon.api.options import SweepOptions
-    from tfmon.api.run_base import connecting, run_until_over, show_progress, tell_changes
+    from tfmon.api.run_base import connecting, show_progress, tell_changes
     from tfmon.api.viewer import Viewer
     from tfmon.model.control_messages import Command
 
@@ -189,17 +197,7 @@ def _watch_start(
     elif race.record_file or race.metrics or race.notify:
         viewer.connect()
     viewer.tell = str  # until the screen displays the lines
-    if screen is not None:
-        _show(viewer, screen)
-    if not detach:
-        run_until_over(viewer)
-        _leave(viewer, as_json=as_json)
-    until_s = time.monotonic() + RECORDED_S
-    while race.record and viewer.session.snapshot().recording is None and time.monotonic() < until_s:
-        viewer.join(0.05)
-    viewer.leave()
-    _say_how_to_attach(viewer)
-    sys.exit(EXIT_FINE)
+    return viewer
 
 
 def _interrupt(connection: socket.socket) -> None:

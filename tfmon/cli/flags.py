@@ -53,10 +53,10 @@ def own_command() -> tuple[str, ...]:
         return argv
     from tfmon.api.notebook import notebook_script
 
-    script = notebook_script(Path(argv[0]))
-    if script.skipped:
-        click.echo(f"tfmon: not run of {argv[0]}: {'; '.join(script.skipped)}", err=True)
-    return str(interpreter_of(None)), str(script.path)
+    script, skipped = notebook_script(Path(argv[0]))
+    if skipped:
+        click.echo(f"tfmon: not run of {argv[0]}: {'; '.join(skipped)}", err=True)
+    return str(interpreter_of(None)), str(script)
 
 
 def interpreter_of(python: str | None) -> Path:
