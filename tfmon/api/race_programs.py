@@ -25,8 +25,7 @@ from tfmon.model.folder_views import COPY, IN_PLACE
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
 from tfmon.model.profile import Profile
 from tfmon.model.script_events import Progressed
-from tfmon.model.series import TUNING, SeriesState
-from tfmon.model.session import Snapshot
+from tfmon.model.series import SeriesState
 
 if TYPE_CHECKING:
     from tfmon.model.spec import LaneSpec
@@ -38,7 +37,6 @@ HEADLESS_TRIAL_S = 300.0
 class SeriesProgram(Program):
     """A crossover or a tuning."""
 
-    result: Snapshot | None = None
     is_series = True
 
     def __init__(
@@ -70,32 +68,23 @@ class SeriesProgram(Program):
         """Return the progress."""
         return lane_series_progress(self.session.snapshot())
 
-    def settle(self, *, interrupted: bool) -> None:
-        """Keep the result before the lanes' settings are restored, which begins another period."""
+    def close(self, reason: str = "") -> None:
+        """End the series, then the lanes."""
         while not self.experiments.join(0):
             self.experiments.stop()
-        snapshot, measured = self.session.snapshot(), self.experiments.measured
-        if measured is not None:
-            snapshot = replace(measured, experiment=snapshot.experiment, tuned=snapshot.tuned)
-        if snapshot.experiment is None:  # a signal came before the series began
-            tuned = self._state if self._state.policy == TUNING else None
-            snapshot = replace(snapshot, experiment=self._state, tuned=tuned)
-        self.result = snapshot
-
-    def close(self, reason: str = "") -> None:
-        """End the lanes."""
         super().close(reason)
-        if self.result is not None:
-            self.result = replace(self.result, recording=self.session.snapshot().recording)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
-        if self.alone or self.result is None:  # without a terminal, or without a start
+        known, measured = self.session.snapshot(), self.experiments.measured
+        if self.alone or measured is None:  # without a terminal, or without a start
             return super().outcome(interrupted, as_json=as_json)
         from tfmon.reports.race_report import to_text
         from tfmon.reports.series_report import series_to_json
 
-        result = analyse(self.result)
+        # The settings are restored by now, which began another period.
+        measured = replace(measured, experiment=known.experiment, tuned=known.tuned, recording=known.recording)
+        result = analyse(measured)
         code = self.ending.exit_code() or (errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL)
         return (series_to_json if as_json else to_text)(result), errors.EXIT_INTERRUPTED if interrupted else code
 
@@ -119,25 +108,22 @@ class ProfileProgram(Program):
         self._folder, self._steps, self._chrome, self._times = folder, steps, chrome, times
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether the lanes are ready."""
+        """Wait until the lanes are steady, and profile them; return whether that is done."""
         super().join(timeout_s)
         lanes = self.session.snapshot().lanes
         for lane in lanes:
             if lane.over:
                 trouble = lane.trouble or Trouble("the lane ended")
                 raise TfmonError(trouble.message, trouble.hint, exit_code=errors.EXIT_LANE_FAILED)
-        return all(lane.steady.windows >= LEAST_WINDOWS for lane in lanes)
-
-    def settle(self, *, interrupted: bool) -> None:
-        """Profile the lanes, unless there was a signal."""
-        if interrupted:
-            return
-        names = [lane.spec.name for lane in self.session.snapshot().lanes]
+        if any(lane.steady.windows < LEAST_WINDOWS for lane in lanes):
+            return False
+        names = [lane.spec.name for lane in lanes]
         if len(names) == 1:
             self.result = self.profiles.take(names[0], self._folder, self._steps, self._chrome)
         else:
             self.profiles.in_turns(names, self._folder, self._steps, self._times)
             self.sides = profiled_pair(self.session.snapshot().lanes)
+        return True
 
 
 class TrialProgram(Program):

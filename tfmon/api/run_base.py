@@ -87,9 +87,6 @@ class AnyRun(ABC):
         """Return new lines about the run."""
         return ()
 
-    def settle(self, *, interrupted: bool) -> None:
-        """Keep the result while the lanes still exist."""
-
     def ending_line(self) -> str:
         """Return a line about processes that delay the end."""
         return ending_line(self.session.snapshot())
@@ -150,7 +147,7 @@ def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tel
 def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
     """Wait for the end or stop of a run."""
     due_s = 0.0
-    while not (over := run.join(POLL_S)) and not stopped():
+    while not run.join(POLL_S) and not stopped():
         if time.monotonic() >= due_s:
             due_s = time.monotonic() + REPORT_EVERY_S
             if say is not None:
@@ -158,7 +155,6 @@ def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, sa
                     say(line)
             if tell is not None:
                 tell(run.line())
-    run.settle(interrupted=not over)
     if say is not None:
         for line in run.news():
             say(line)

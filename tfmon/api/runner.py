@@ -90,7 +90,6 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
     script_input.pass_on(single=False)
     command = run.trains_command
     is_new = not (command or detach or config_path().exists() or library.runs())
-    began = False
     with ended(run, hangup=lambda: True, quiet=True) as interrupted:
         server = Server(run, interrupted)
         run.tell = server.tell
@@ -101,7 +100,6 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         except TfmonError as error:
             server.started.set_exception(error)
         else:
-            began = True
             lines = (run.hint if is_new else "", run.beside, server.unreachable, *run.notes)
             server.started.set_result("\n".join(filter(None, lines)))
         collect_rarely()
@@ -109,8 +107,6 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
             server.listen()
             if run.is_series and run.join(0) and not (command and server.lost):
                 break
-        if began:
-            run.settle(interrupted=bool(interrupted.count))
     run.alone = command and server.lost
     printed, code = run.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
