@@ -128,15 +128,6 @@ class Program(LocalRun):
         race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
         self.session.begin(race, ())
 
-    def prepare(self) -> None:
-        """Plan the race; raises TfmonError."""
-        try:
-            with connecting(self._options.lanes):
-                self.planned()
-        except BaseException:
-            self.close()
-            raise
-
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race of a scenario; raises TfmonError."""
         plan, no_gpu = plan_race(
@@ -184,7 +175,10 @@ class Program(LocalRun):
 
     def planned(self) -> RacePlan:
         """Return the plan; raises TfmonError."""
-        return self._latest or self.plan(self._options.info)
+        if self._latest is None:
+            with connecting(self._options.lanes):
+                return self.plan(self._options.info)
+        return self._latest
 
     @property
     def notes(self) -> Sequence[str]:

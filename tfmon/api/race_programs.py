@@ -216,7 +216,6 @@ def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
             watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
         )
         alone = Program(replace(options, record=False, seconds=seconds), purpose)
-        alone.prepare()
         if interrupted := run_until_over(alone):
             return interrupted
         program.again[side].extend(alone.session.snapshot().lanes)

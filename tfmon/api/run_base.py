@@ -111,12 +111,9 @@ class LocalRun(AnyRun):
     def announce(self) -> None:
         """Announce the run to viewers."""
 
-    def prepare(self) -> None:
-        """Plan the run, and close it after an error; raises TfmonError."""
-
     @property
     def notes(self) -> Sequence[str]:
-        """Lines about the plan."""
+        """Lines about the plan; raises TfmonError."""
         return ()
 
     @property

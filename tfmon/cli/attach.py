@@ -107,11 +107,15 @@ def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) ->
 
 
 def prepared(make: Callable[[], Run], *, as_json: bool, notes: Iterable[str] = ()) -> Run:
-    """Return a prepared run without a screen, and print its notes."""
+    """Return a planned run without a screen, and print its notes."""
     with flags.errors_as_json(as_json):
         run = make()
-        run.prepare()
-    for note in (*notes, *run.notes):
+        try:
+            notes = [*notes, *run.notes]
+        except BaseException:
+            run.close()
+            raise
+    for note in notes:
         click.echo(f"tfmon: {note}", err=True)
     return run
 

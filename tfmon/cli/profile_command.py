@@ -166,11 +166,9 @@ def _profiled(
 
     if len(chosen.lanes) > 2:
         raise UsageError(f"two lanes are compared, not {len(chosen.lanes)}", "name one or two with --lane")
+    if local and any("/" in lane.partition(",")[0] for lane in chosen.lanes):
+        raise UsageError("--chrome and --keep need lanes of this machine: traces stay where they are")
     purpose, trace = Purpose(one_lane=len(chosen.lanes) < 2), str(Path(chrome).absolute()) if chrome else ""
     program = ProfileProgram(replace(chosen, record=False), purpose, folder, steps, trace, profiles)
-    program.prepare()
-    if local and any(lane.spec.host for lane in program.planned().lanes):
-        program.close()
-        raise UsageError("--chrome and --keep need lanes of this machine: traces stay where they are")
     run_until_over(program)
     return program
