@@ -48,7 +48,7 @@ def connected(connection: socket.socket, **more) -> Viewer:
 class FakeProgram(SimpleNamespace):
     """A program that carries out requests with other parts."""
 
-    perform, all_over = Program.perform, Program.all_over
+    perform, join = Program.perform, Program.join
     suspenders, suspend_lanes, continue_lanes = Program.suspenders, Program.suspend_lanes, Program.continue_lanes
 
 

@@ -271,11 +271,6 @@ class Program(LocalRun):
                 raise errors.TfmonError(f"this run cannot do that: {command}")
         return ""
 
-    @property
-    def all_over(self) -> bool:
-        """Whether every lane has ended."""
-        return self.lanes.all_over
-
     def watch_gpus(self) -> str:
         """Read all GPUs; return why no GPU is readable."""
         search = self._find_gpus()

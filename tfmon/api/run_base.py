@@ -121,11 +121,6 @@ class LocalRun(AnyRun):
         """Whether a user's command trains or will train."""
         return False
 
-    @property
-    def all_over(self) -> bool:
-        """Whether everything has ended."""
-        return self.join(0)
-
     @abstractmethod
     def perform(self, command: Command) -> str:
         """Carry out a request; raises TfmonError or ExperimentError."""

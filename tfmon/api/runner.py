@@ -105,9 +105,9 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         collect_rarely()
         while not interrupted.wait(LOOK_S) and not server.all_done():
             server.listen()
-            if run.is_series and run.join(0) and not (command and server.lost):
+            run.alone = command and server.lost
+            if run.is_series and run.join(0):
                 break
-    run.alone = command and server.lost
     printed, code = run.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
     server.close(code, result.splitlines())

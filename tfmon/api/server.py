@@ -124,7 +124,7 @@ class Server:
     def all_done(self) -> bool:
         """Return whether the run and all viewers have ended."""
         failed = self.started.done() and self.started.exception() is not None
-        return not self.viewers and (failed or self._program.all_over)
+        return not self.viewers and (failed or self._program.join(0))
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
         """Send the end to all viewers."""
