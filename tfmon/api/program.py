@@ -159,9 +159,11 @@ class Program(LocalRun):
         return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
 
     def begin(self, plan: RacePlan | None = None) -> None:
-        """Start lanes, watchdog and probes."""
+        """Start lanes, and with the first lanes watchdog and probes."""
         plan = plan or self.planned()
         self.lanes.begin(plan)
+        if self._header is not None:
+            return
         specs = tuple(lane.spec for lane in plan.lanes)
         began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)

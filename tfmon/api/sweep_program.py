@@ -26,7 +26,7 @@ from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.control_messages import Command
 from tfmon.model.events import RecordingChanged
-from tfmon.model.folder_views import View, describe
+from tfmon.model.folder_views import describe
 from tfmon.model.knobs import KnobError, KnobValue, Settings, exact, guess_settings, parse_settings
 from tfmon.model.race import RecordingState
 from tfmon.model.series import SWEEP, Attempt, SeriesEnded, SeriesPlan, SeriesState, SeriesStep, kind_of
@@ -155,7 +155,8 @@ class SweepProgram(StationsRun, LocalRun):
     @property
     def notes(self) -> Sequence[str]:
         """The lanes' views."""
-        return describe({host: view for station in self.stations for host, view in station.views.items()})
+        races = [station.program.planned().race for station in self.stations]
+        return describe({host: view for race in races for host, view in race.views.items()})
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
@@ -287,25 +288,19 @@ class ProgramStation(RaceStation):
         self.options = options
         self.program = Program(options, purpose)
         self.session = self.program.session
-        self._began = False
 
     def race(self, plan: RacePlan) -> tuple[str, str]:
         """Start fresh lanes; return their names."""
-        if self._began:
-            self.program.lanes.begin(plan)
-        else:
-            self._began = True
-            self.program.begin(plan)
+        self.program.begin(plan)
         first, second = plan.lanes
         return first.spec.name, second.spec.name
 
     def end(self) -> None:
         """End both lanes, and wait."""
-        if self._began:
-            self.program.lanes.finish()
-            deadline = time.monotonic() + END_S
-            while not self.program.lanes.all_over and time.monotonic() < deadline:
-                time.sleep(POLL_S)
+        self.program.lanes.finish()
+        deadline = time.monotonic() + END_S
+        while not self.program.join(POLL_S) and time.monotonic() < deadline:
+            pass
 
     def close(self) -> None:
         """End everything here."""
@@ -322,7 +317,6 @@ class PlaceStation(ProgramStation):
         self._info = info
         self._counts = counts
         self._word = word
-        self.views: dict[str, View] = {}
         self.absent: dict[int, str] = {}
         """Errors by unavailable number of devices."""
         try:
@@ -350,9 +344,7 @@ class PlaceStation(ProgramStation):
         return self._planned(_with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
-        plan = self.program.plan(self._info, replace(self.options, lanes=lanes))
-        self.views = plan.race.views
-        return plan
+        return self.program.plan(self._info, replace(self.options, lanes=lanes))
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
         """Start both lanes; return their names."""

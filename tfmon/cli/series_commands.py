@@ -90,15 +90,11 @@ def tune(chosen: RaceOptions, as_json: bool, detach: bool) -> None:
       tfmon tune large-dense --lane gpu:0 --set prefetch=off
     """
     from tfmon.analysis.tuning_trials import tuning_of
-
-    def planned(lanes: Sequence[LaneSpec]) -> SeriesState:
-        return tuning_of(lanes[0].name, everything=True)
-
     from tfmon.api.race_programs import SeriesProgram
     from tfmon.cli.attach import prepared, run_here, start
 
-    fresh = replace(chosen, fresh=True)
-    make = partial(SeriesProgram, fresh, Purpose(one_lane=True, restarts=True), planned)
+    fresh, purpose = replace(chosen, fresh=True), Purpose(one_lane=True, restarts=True)
+    make = partial(SeriesProgram, fresh, purpose, lambda lanes: tuning_of(lanes[0].name, everything=True))
     if detach or (chosen.command and sys.stderr.isatty()):
         start(make, fresh, None, detach=detach, as_json=as_json)
     run_here(prepared(make, as_json=as_json), as_json=as_json)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -132,9 +133,7 @@ def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[
 
     limited = replace(chosen, seconds=HEADLESS_TRIAL_S if chosen.seconds is None else chosen.seconds)
 
-    def make() -> TrialProgram:
-        return TrialProgram(limited, Purpose(watched=False, change=change))
-
+    make = partial(TrialProgram, limited, Purpose(watched=False, change=change))
     if chosen.seconds is None:
         most = units.about(HEADLESS_TRIAL_S)
         notes.append(f"the race ends after {most} at the latest; --seconds changes that")
