@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfmon.api import devices
+from tfmon.api.change import Files
 from tfmon.api.devices import Idle
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.settings import LimitOptions
@@ -33,10 +33,7 @@ from tfmon.model.spec import (
     parse_lane,
     step_batch,
 )
-
-if TYPE_CHECKING:
-    from tfmon.api.change import Files
-    from tfmon.probes.find_gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch
 
 MOST_LANES = 16
 

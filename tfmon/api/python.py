@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeAlias, TypeVar, cast
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.compare import compare_all
@@ -24,7 +24,7 @@ from tfmon.api.run_base import Tell, alone, follow, teller
 from tfmon.api.settings import settled
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
-from tfmon.api.value_rules import PROGRESS, YES_OR_NO, ValueRule
+from tfmon.api.value_rules import PROGRESS, YES_OR_NO
 from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
@@ -203,13 +203,6 @@ def diff(
     return judge(compare_all(_results(baseline, "baseline"), _results(run, "run")), limit, name)
 
 
-def _no_races(_races: object) -> NoReturn:
-    raise ValueError
-
-
-RACES = ValueRule("race", "a result, a file, an id, a folder, or a list of these", _no_races)
-
-
 def _results(races: Race | Sequence[Race], name: str) -> list[RaceResult]:
     if isinstance(races, RaceResult):
         return [replace(races, id=name)]
@@ -219,5 +212,6 @@ def _results(races: Race | Sequence[Race], name: str) -> list[RaceResult]:
             return [result for result, _ in read_races(path)]
         return [read_race(path if path.is_file() else find(str(path)))[0]]
     if isinstance(races, Mapping) or not isinstance(races, Sequence) or not races:
-        return RACES.argument(name, races)
+        problem = f"{name}={races!r:.80} is not possible"
+        raise UsageError(problem, "it is a result, a file, an id, a folder, or a list of these")
     return [result for race in races for result in _results(race, name)]

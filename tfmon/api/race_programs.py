@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tfmon import errors, units
 from tfmon.analysis.analysis import analyse
@@ -26,9 +25,7 @@ from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
 from tfmon.model.profile import Profile
 from tfmon.model.script_events import Progressed
 from tfmon.model.series import SeriesState
-
-if TYPE_CHECKING:
-    from tfmon.model.spec import LaneSpec
+from tfmon.model.spec import LaneSpec
 
 LEAST_WINDOWS = 5
 HEADLESS_TRIAL_S = 300.0

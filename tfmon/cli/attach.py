@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
-from tfmon.api.options import ALONE, SweepOptions
+from tfmon.api.options import ALONE, RaceOptions, SweepOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
@@ -22,7 +22,6 @@ from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.options import RaceOptions
     from tfmon.api.run_base import LocalRun
     from tfmon.api.runner import Make
     from tfmon.api.viewer import Viewer

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tfmon import units
+from tfmon.api import cause_change
+from tfmon.api import change as changes
 from tfmon.api.options import ALONE, Purpose, RaceOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.change import Change
     from tfmon.api.race_programs import TrialProgram
 
 MOST_RUNS = 30
@@ -81,9 +82,6 @@ def try_(
     if revision is not None and (keep or yes):
         raise UsageError("with --git, the folder already has the change that --keep would apply", "leave it out")
     headless, notes = flags.uses_no_screen(headless=headless, detach=False, as_json=as_json)
-    from tfmon.api import cause_change
-    from tfmon.api import change as changes
-
     with flags.errors_as_json(as_json):
         try:
             if patch is not None:
@@ -112,7 +110,7 @@ def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
     sys.exit(trial.exit_code)
 
 
-def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
+def _on_screen(chosen: RaceOptions, change: changes.Change, screen: ScreenOptions) -> int:
     from tfmon.cli.attach import start
 
     def make() -> TrialProgram:
@@ -126,7 +124,9 @@ def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> in
         return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
 
 
-def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[str], *, as_json: bool) -> int:
+def _without_screen(
+    chosen: RaceOptions, change: changes.Change, runs: int, notes: list[str], *, as_json: bool
+) -> int:
     from tfmon.api.race_programs import HEADLESS_TRIAL_S, TrialProgram, run_again
     from tfmon.api.run_base import run_until_over
     from tfmon.cli.attach import prepared
@@ -144,9 +144,7 @@ def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[
     return code
 
 
-def _keep(change: Change, *, yes: bool) -> None:
-    from tfmon.api.change import keep
-
+def _keep(change: changes.Change, *, yes: bool) -> None:
     if yes or click.confirm(f"apply the change to {', '.join(change.paths)}?", err=True):
-        for path in keep(change, Path.cwd()):
+        for path in changes.keep(change, Path.cwd()):
             click.echo(f"tfmon: {path} is changed", err=True)
