@@ -13,6 +13,7 @@ import click
 from tfmon import units
 from tfmon.api import cause_change
 from tfmon.api import change as changes
+from tfmon.api.change import Change
 from tfmon.api.options import ALONE, Purpose, RaceOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
@@ -110,7 +111,7 @@ def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
     sys.exit(trial.exit_code)
 
 
-def _on_screen(chosen: RaceOptions, change: changes.Change, screen: ScreenOptions) -> int:
+def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
     from tfmon.cli.attach import start
 
     def make() -> TrialProgram:
@@ -124,9 +125,7 @@ def _on_screen(chosen: RaceOptions, change: changes.Change, screen: ScreenOption
         return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
 
 
-def _without_screen(
-    chosen: RaceOptions, change: changes.Change, runs: int, notes: list[str], *, as_json: bool
-) -> int:
+def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[str], *, as_json: bool) -> int:
     from tfmon.api.race_programs import HEADLESS_TRIAL_S, TrialProgram, run_again
     from tfmon.api.run_base import run_until_over
     from tfmon.cli.attach import prepared
@@ -144,7 +143,7 @@ def _without_screen(
     return code
 
 
-def _keep(change: changes.Change, *, yes: bool) -> None:
+def _keep(change: Change, *, yes: bool) -> None:
     if yes or click.confirm(f"apply the change to {', '.join(change.paths)}?", err=True):
         for path in changes.keep(change, Path.cwd()):
             click.echo(f"tfmon: {path} is changed", err=True)
