@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.nvml import TWO_GPUS
 
-from tfmon.analysis.gpu_activity import activity_text
+from tfmon.analysis.bottleneck import activity_text
 from tfmon.model.gpu_samples import GpuActivity, GpuSample
 from tfmon.model.lane_use import GpuPart, GpuUse
 from tfmon.model.readings import Missing

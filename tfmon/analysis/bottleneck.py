@@ -1,4 +1,9 @@
-"""The bottleneck of a lane, and other causes of slowness."""
+"""The bottleneck of a lane, and other causes of slowness.
+
+The activity of a busy GPU is the limit that it is near. Its shares are of the time in which kernels ran. Sources:
+Nsight Compute (a limit from 60 % of the peak on), DCGM's manual (less than half of the multiprocessors is
+ineffective use).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,6 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares, find_kinds, sentence
 from tfmon.analysis.causes import Cause, causes_of, explains
-from tfmon.analysis.gpu_activity import activity_text
 from tfmon.analysis.health import retraces_of
 from tfmon.analysis.others import REPORTED_SHARE, contention, gpu_others
 from tfmon.analysis.run_account import account_of
@@ -18,11 +22,13 @@ from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
 from tfmon.model.host_states import own_pids
 from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_use import GpuUse
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import Missing, known
 from tfmon.model.script_events import EAGER
 from tfmon.model.session import Snapshot
+from tfmon.model.windows import Mean
 
 LEAST_WINDOWS = 3
 BUSY_OTHERS_PCT = 50.0
@@ -40,6 +46,16 @@ _PHRASES: Mapping[BottleneckKind, str] = {
 }
 LARGE_CAUSE_PCT, LARGE_PART_PCT = 20.0, 25.0
 """Minimum reported shares of a cause or pause, and of a part of step time."""
+
+LIMIT_PCT = 60.0
+SMALL_PCT, IDLE_PCT = 50.0, 50.0
+"""Maximum use of the multiprocessors by small kernels, and maximum time of kernels of a waiting GPU."""
+LEAST_SAMPLES, LEAST_KERNELS_PCT, LEAST_BUSY_PCT = 3, 2.0, 20.0
+NO_TENSOR_PCT = 1.0
+
+LARGER = "a larger batch, or fused operations, give each more to do"
+TENSOR = "16 bits, or TF32, use them where dimensions are multiples of 8"
+FEWER_BYTES = "fused operations, or 16 bits, move fewer bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +193,44 @@ def _taken_by_others(lane: LaneState) -> str:
     if not isinstance(took.slices_share, Missing) and took.slices_share > REPORTED_SHARE:
         return MACHINE_BUSY
     return ""
+
+
+def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
+    means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
+    kernels = means.get("kernels_pct")
+    if kernels is None or kernels < LEAST_KERNELS_PCT:
+        return None
+    known = {name: value for name, value in means.items() if value is not None}
+    return {name: value if name == "kernels_pct" else 100 * value / kernels for name, value in known.items()}
+
+
+def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
+    """Return the activity as text. With `all_the_time`, an idle GPU waits for its lane."""
+    busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
+    if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
+        return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"
+    shares = _shares_while_busy(use)
+    if shares is None:
+        return ""
+    sm, tensor, memory = (shares.get(name, 0.0) for name in ("sm_pct", "tensor_pct", "memory_pct"))
+    busiest, bits = max((shares.get(f"fp{bits}_pct", 0.0), bits) for bits in (64, 32, 16))
+    rest = f"; tensor cores are idle: {TENSOR}" if tensor < NO_TENSOR_PCT else ""
+    if memory >= LIMIT_PCT:
+        return f"kernels use {memory:.0f} % of the GPU memory's bandwidth, which limits them: {FEWER_BYTES}"
+    if tensor >= LIMIT_PCT:
+        return f"the tensor cores work {tensor:.0f} % of the time of kernels: near the GPU's peak"
+    if busiest >= LIMIT_PCT:
+        return f"the units for {bits} bits work {busiest:.0f} % of the time of kernels: near their peak{rest}"
+    if sm < SMALL_PCT:
+        waits = all_the_time and shares["kernels_pct"] < IDLE_PCT
+        run = f"run {_share(shares['kernels_pct'])} of the time, and are small" if waits else "run, but small ones"
+        return f"kernels {run}: they fill {_share(sm)} of the multiprocessors; {LARGER}"
+    figures = f"multiprocessors {sm:.0f} %, memory {memory:.0f} %, tensor cores {tensor:.0f} %"
+    return f"kernels are near no limit of the GPU ({figures}){rest}"
+
+
+def _share(percent: float) -> str:
+    return f"{percent:.0f} %" if percent >= 1 else "less than 1 %"
 
 
 def _of_the_host(snapshot: Snapshot, lane: LaneState) -> list[str]:

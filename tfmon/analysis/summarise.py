@@ -28,7 +28,7 @@ from tfmon.analysis.result import (
     State,
 )
 from tfmon.analysis.run_account import account_of
-from tfmon.analysis.series_values import crossover_json, tuning_json
+from tfmon.analysis.series_tables import crossover_json, tuning_json
 from tfmon.analysis.verdict import Verdict
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header

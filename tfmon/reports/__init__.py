@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.series_values import estimate_json
+from tfmon.analysis.series_tables import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
 from tfmon.model.events import LinkMeasured

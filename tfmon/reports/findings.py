@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
-from tfmon.analysis.series_values import ratio_json
+from tfmon.analysis.series_tables import ratio_json
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.diagnosis import Diagnosis, Result
 from tfmon.lanes.remote.connection import Surveyed

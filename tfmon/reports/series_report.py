@@ -14,14 +14,16 @@ from tfmon.analysis.series_layout import SeriesCurve, SeriesTable, draw_curve
 from tfmon.analysis.series_tables import answer as sweep_answer
 from tfmon.analysis.series_tables import (
     baseline_text,
+    crossover_json,
     crossover_table,
     progress_text,
+    ratio_json,
     ratio_texts,
     scaling_of,
     sweep_table,
+    tuning_json,
     tuning_table,
 )
-from tfmon.analysis.series_values import crossover_json, ratio_json, tuning_json
 from tfmon.analysis.sweep_ranking import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.model.knobs import exact, short_name, show
