@@ -139,6 +139,11 @@ def common_keys() -> dict[str, Any]:
     return {"schema": JSON_SCHEMA, "tfmon": __version__}
 
 
+def minute(started: str | None) -> str:
+    """Return the date and time to the minute."""
+    return (started or "")[:16].replace("T", " ")
+
+
 def one_line(text: str) -> str:
     """Return a text in one line without control codes."""
     return " ".join(clean(text).split("\n"))

@@ -16,6 +16,7 @@ from tfmon.recordings.writer import RARE_NS, RARE_S
 from tfmon.reports import DASH, QUIET, Chart, Note, Section, Table, charts
 from tfmon.reports.charts import Line, Series, Shade
 from tfmon.reports.recorded_numbers import BUSY, CPU, HEAT, MEMORY, POWER, USED, Course, Moment, Sample
+from tfmon.reports.steps import full_name, key_of
 
 MOST_POINTS = 600
 TABLE_ROWS = 30
@@ -44,9 +45,9 @@ class _Quantity:
     zero: bool = True
 
 
-def sections(course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> list[Section]:
+def sections(course: Course) -> list[Section]:
     """Return the sections about a race over time."""
-    drawer = _Drawer(course, names, keys)
+    drawer = _Drawer(course)
     read = [(reading, drawer.sampled(reading)) for reading in _READINGS]
     missing = [_READINGS[reading].title for reading, chart in read if chart is None]
     unread = Note(f"Not read in this race: {', '.join(missing)}.", QUIET) if missing else None
@@ -90,8 +91,10 @@ _READINGS = {
 
 
 class _Drawer:
-    def __init__(self, course: Course, names: Mapping[str, str], keys: Mapping[str, str]) -> None:
-        self._course, self._names, self._keys = course, names, keys
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._names = {lane.spec.name: full_name(lane) for lane in course.end.lanes}
+        self._keys = {lane.spec.name: key_of(lane) for lane in course.end.lanes}
         self._total_s = course.seconds(course.until_ns)
         self._every_s = max(1.0, math.ceil(self._total_s / MOST_POINTS))
         self._idle = list(_idle(course))
@@ -114,25 +117,18 @@ class _Drawer:
         if quantity.unit == "MiB" and largest >= 4 * 2**30:
             quantity = replace(quantity, unit="GiB", scale=2.0**30)
         lanes = [name for name in self._names if name in by_subject]
-        return self.chart(
-            quantity,
-            {name: by_subject[name] for name in [*lanes, *(name for name in by_subject if name not in lanes)]},
-        )
+        return self.chart(quantity, {name: by_subject[name] for name in dict.fromkeys((*lanes, *by_subject))})
 
     def chart(
         self, quantity: _Quantity, by_subject: Values, shades: Sequence[Shade] = (), lines: Sequence[Line] = ()
     ) -> Chart | None:
-        order = [*self._names, *(subject for subject in by_subject if subject not in self._names)]
+        order = list(dict.fromkeys((*self._names, *by_subject)))
         rest_ns = LONGEST_REST_NS if by_subject is self._course.windows else self._unsampled_ns
-        series = [
-            Series(
-                self._keys.get(subject, subject),
-                self._names.get(subject, subject),
-                order.index(subject),
-                list(self._points(quantity, items, rest_ns, subject in self._names)),
-            )
-            for subject, items in by_subject.items()
-        ]
+        series = []
+        for subject, items in by_subject.items():
+            key, name = self._keys.get(subject, subject), self._names.get(subject, subject)
+            points = list(self._points(quantity, items, rest_ns, subject in self._names))
+            series.append(Series(key, name, order.index(subject), points))
         if not any(line.points for line in series):
             return None
         spec = charts.over_time(
@@ -233,9 +229,7 @@ class _Drawer:
 
 
 def _idle(course: Course) -> Iterator[tuple[int, int]]:
-    windows = sorted(
-        (window.since_ns, window.at_ns) for lane_windows in course.windows.values() for window in lane_windows
-    )
+    windows = sorted((window.since_ns, window.at_ns) for lane in course.windows.values() for window in lane)
     latest_ns = windows[0][1] if windows else 0
     for begin_ns, end_ns in windows:
         if begin_ns - latest_ns > IDLE_NS:

@@ -10,7 +10,7 @@ from tfmon import units
 from tfmon.analysis.compare import Change, Comparison, LanePair
 from tfmon.analysis.gate import Gate
 from tfmon.analysis.result import RaceResult
-from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, common_keys, host_names, text
+from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, common_keys, host_names, minute, text
 
 
 def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
 def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
     """Return the comparison in sections."""
     races = (("first", comparison.first), ("second", comparison.second))
-    sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {_when(race)}"] for name, race in races)]
+    sides = [["", "", ""], *([name, race.id, f"{race.scenario}, {minute(race.started)}"] for name, race in races)]
     same = Note("scenario, knobs, versions, machine and environment are the same")
     answer = [Note(gate.text, VERDICT) for gate in gates]
     title = " and ".join(dict.fromkeys(race.scenario for _, race in races))
@@ -87,14 +87,10 @@ def describe(comparison: Comparison, gates: Sequence[Gate] = ()) -> Report:
             Section("What differed", (_differences(comparison) or same,)),
         ],
         answer,
-        " → ".join(f"{race.id} ({_when(race)})" for _, race in races),
+        " → ".join(f"{race.id} ({minute(race.started)})" for _, race in races),
         hosts=host_names(machine for _, race in races for machine in race.machines.items()),
         data=to_json(comparison, gates),
     )
-
-
-def _when(race: RaceResult) -> str:
-    return (race.started or "")[:16].replace("T", " ")
 
 
 def _ratios(comparison: Comparison) -> Table:

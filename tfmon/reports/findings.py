@@ -71,11 +71,8 @@ def findings(report: Diagnosis | None) -> Sequence[Block]:
 
 def _item(result: Result, verbose: bool) -> Item:
     finding = result.finding
-    details = [
-        f"{name}: {one_line(value)}"
-        for name, value in (("expected", finding.expected), ("fix", finding.fix))
-        if value
-    ]
+    named = (("expected", finding.expected), ("fix", finding.fix))
+    details = [f"{name}: {one_line(value)}" for name, value in named if value]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
     return Item(
         _LABELS[finding.status], result.check.title, one_line(finding.found), tuple(details), finding.status
@@ -121,27 +118,22 @@ def hosts_to_text(surveys: Sequence[Surveyed], this_machine: Machine) -> str:
     usable = [survey for survey in surveys if not survey.error]
     table = Table([_HEAD, *map(_host_row, usable)], left=(0, 1, 2, 3, 7)) if usable else None
     lost = []
-    for survey in surveys:
-        if survey.error:
-            lost += [
-                f"{survey.host.name} cannot be used: {one_line(survey.error)}",
-                *([f"  {one_line(survey.hint)}"] if survey.hint else []),
-            ]
+    for survey in (survey for survey in surveys if survey.error):
+        lost.append(f"{survey.host.name} cannot be used: {one_line(survey.error)}")
+        lost += [f"  {one_line(survey.hint)}"] if survey.hint else []
     notes = list(_notes(usable, this_machine))
     return text.write(Report("Hosts", (Section("", (table, Lines(lost))), Section("", (Lines(notes),)))))
 
 
 def _host_row(host: Surveyed) -> tuple[str, ...]:
     machine, link = host.machine, host.link
-    usable = units.cores(machine.usable_cores) + (
-        f" of {machine.cores}" if machine.usable_cores < machine.cores else ""
-    )
+    fewer = f" of {machine.cores}" if machine.usable_cores < machine.cores else ""
     return (
         host.host.name,
         one_line(machine.python) or "unknown",
         one_line(machine.tensorflow) or "none",
         _gpus(machine),
-        usable,
+        units.cores(machine.usable_cores) + fewer,
         units.memory(machine.memory_bytes),
         "n/a" if link is None else units.milliseconds(link.round_trip_ns / 1e6),
         "n/a" if link is None else f"{units.offset(link.offset_ns)} ± {units.milliseconds(link.error_ns / 1e6)}",
@@ -217,6 +209,9 @@ def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
     return {**common_keys(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
 
 
+_CLAIM_KEYS = ("id", "source", "says", "first", "second")
+
+
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
     """Return all outcomes as JSON."""
     return {
@@ -224,10 +219,7 @@ def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dic
         "claims": [
             {
                 "scenario": result.scenario,
-                **{
-                    name: getattr(result.claim, name) or None
-                    for name in ("id", "source", "says", "first", "second")
-                },
+                **{name: getattr(result.claim, name) or None for name in _CLAIM_KEYS},
                 "at_least": result.claim.at_least if result.claim.first else None,
                 "at_most": result.claim.at_most,
                 "outcome": result.outcome,

@@ -28,6 +28,7 @@ from tfmon.reports import (
     Table,
     host_names,
     machine_rows,
+    minute,
     profile_diff,
     repeated,
     series_report,
@@ -58,8 +59,6 @@ def report(
 ) -> Report:
     """Return the report of a race; `again` is the command that repeats the race."""
     lanes = analysis.snapshot.lanes
-    names = {state.spec.name: lane.full_name for state, lane in zip(lanes, result.lanes, strict=True)}
-    keys = {state.spec.name: state.spec.id or state.spec.name for state in lanes}
     tried = Section(
         "What was tried and changed",
         (*series_report.crossover(analysis), *series_report.tuning(analysis), _history(result)),
@@ -67,19 +66,16 @@ def report(
     figures = Section("Result", list(_result(result)))
     profiled = profiled_pair(lanes)
     sides = [side for side in map(side_of, lanes) if side.profiles]
-    when = []
-    if result.started is not None:
-        when = [_minute(result.started), f"{units.clock(result.seconds or 0.0)} long"]
-    title = result.title or result.scenario
+    title, started = result.title or result.scenario, result.started
     return Report(
         title=title if result.scenario in title else f"{result.scenario}: {title}",
-        when=", ".join(when),
+        when=f"{minute(started)}, {units.clock(result.seconds or 0.0)} long" if started is not None else "",
         answer=list(_answer(analysis, result, torn=course is not None and course.torn)),
         sections=[
             *((tried, figures) if result.is_series else (figures,)),
             steps.account(result),
             Section("What limits the lanes", (Lines(list(_limits(result))), *_causes(result))),
-            *(over_time.sections(course, names, keys) if course is not None else ()),
+            *(over_time.sections(course) if course is not None else ()),
             *steps.sections(analysis),
             *((profile_diff.section(*profiled),) if profiled is not None else ()),
             *((memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
@@ -88,15 +84,11 @@ def report(
             Section("Settings", (_settings(result), *repeated(again)), long=True),
             Section("Machine and versions", (_machines(result), *examination), long=True),
         ],
-        keys=[(keys[name], full_name) for name, full_name in names.items()] if len(names) > 1 else (),
+        keys=[(steps.key_of(lane), steps.full_name(lane)) for lane in lanes] if len(lanes) > 1 else (),
         hosts=host_names(result.machines.items()),
         processes=other_processes(analysis.snapshot),
         data=result.to_json(),
     )
-
-
-def _minute(started: str) -> str:
-    return started[:16].replace("T", " ")
 
 
 def _answer(analysis: Analysis, result: RaceResult, *, torn: bool) -> Iterator[Note | Code]:

@@ -26,9 +26,8 @@ from tfmon.recordings.header_lines import mark_of
 from tfmon.recordings.player import end_of
 from tfmon.recordings.reader import Recording, guard
 
-CPU, MEMORY, BUSY, USED, POWER, HEAT = (
-    "cpu_pct", "private_bytes", "busy_pct", "used_bytes", "power_w", "temperature_c",
-)  # fmt: skip
+CPU, MEMORY, BUSY = "cpu_pct", "private_bytes", "busy_pct"
+USED, POWER, HEAT = "used_bytes", "power_w", "temperature_c"
 CHARTED = (CPU, MEMORY, BUSY, USED, POWER, HEAT)
 WITHOUT_NUMBERS = (Progressed, LanePrinted)
 _NOT_MEASURED = ("at_ns", "index", "every_s", "pids", "since_ns", "until_ns")

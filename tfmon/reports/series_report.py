@@ -45,6 +45,7 @@ from tfmon.reports import (
     charts,
     common_keys,
     machine_rows,
+    minute,
     recording_json,
     repeated,
     scaling_json,
@@ -78,11 +79,8 @@ def _charts_of(table: SeriesTable) -> Iterator[Chart]:
 def _chart(curve: SeriesCurve) -> Chart:
     series, spans = [], []
     for line in curve.lines:
-        known = [
-            (float(at), estimate)
-            for at, estimate in zip(curve.values, line.points, strict=True)
-            if estimate is not None
-        ]
+        both = zip(map(float, curve.values), line.points, strict=True)
+        known = [(at, estimate) for at, estimate in both if estimate is not None]
         points = [(at, estimate.value, *curve.texts(estimate)) for at, estimate in known]
         series.append(Series(line.id if line.name else "", line.name, line.index, points))
         spans += [(series[-1].key, at, estimate.low, estimate.high) for at, estimate in known]
@@ -135,10 +133,8 @@ def to_text(ranking: Ranking, file: str = "") -> str:
     written = text.write(describe(ranking), brief=True)
     if not file:
         return written
-    again = [f"saved in {file}"]
-    if any(row.outcome == OPEN for row in ranking.rows):
-        again.append(f"tfmon sweep --resume {file} continues it")
-    return f"{written}\n\n{'; '.join(again)}"
+    again = f"; tfmon sweep --resume {file} continues it" if ranking.settled < len(ranking.rows) else ""
+    return f"{written}\n\nsaved in {file}{again}"
 
 
 def describe(ranking: Ranking, began: str = "") -> Report:
@@ -162,7 +158,7 @@ def describe(ranking: Ranking, began: str = "") -> Report:
             Section("Machine and versions", (_machines(ranking),), long=True),
         ],
         [*(Note(line, VERDICT) for line in table.answer), *(Note(line, TROUBLE) for line in table.troubles)],
-        began[:16].replace("T", " "),
+        minute(began),
         hosts=_hosts(plan),
         data=sweep_to_json(ranking),
     )
@@ -269,13 +265,8 @@ def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
 
 def series_to_json(analysis: Analysis) -> dict[str, Any]:
     """Return a crossover or tuning as JSON."""
-    part = crossover_json(analysis) or tuning_json(analysis) or {}
-    return {
-        **common_keys(),
-        "scenario": analysis.snapshot.race.scenario,
-        **part,
-        **recording_json(analysis.snapshot),
-    }
+    part, recording = crossover_json(analysis) or tuning_json(analysis) or {}, recording_json(analysis.snapshot)
+    return {**common_keys(), "scenario": analysis.snapshot.race.scenario, **part, **recording}
 
 
 def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:

@@ -47,7 +47,8 @@ def share_lines(analysis: Analysis) -> Iterator[str]:
             yield f"{analysis.snapshot.called(lane.lane)}: time of a step: {', '.join(parts)}"
 
 
-def _key(lane: LaneState) -> str:
+def key_of(lane: LaneState) -> str:
+    """Return the id in charts."""
     return lane.spec.id or lane.spec.name
 
 
@@ -72,7 +73,7 @@ def _step_times(analysis: Analysis) -> Chart | None:
             cells = [DASH if time_ is None else units.milliseconds(time_) for time_ in times]
             rows.append([snapshot.called(lane), *cells, units.count(lane.steady.steps)])
             points = list(_binned(lane, low, high, width))
-            series.append(Series(_key(lane), full_name(lane), index, points))
+            series.append(Series(key_of(lane), full_name(lane), index, points))
     about = "From the end of a step to the end of the next, in steady state; the axis is logarithmic."
     spec = charts.distribution(series, "step time, ms", f"Step times. {about}")
     return Chart("Step times", about, spec, Table(rows))
@@ -99,7 +100,7 @@ def _where_time_goes(analysis: Analysis) -> Chart | None:
     bars: list[Bar] = []
     split = [(lane, analysis.snapshot.called(lane), _parts(shares)) for lane, shares in attributed]
     for lane, name, parts in split:
-        bars += [(_key(lane), name, part, value) for part, value in parts.items() if value]
+        bars += [(key_of(lane), name, part, value) for part, value in parts.items() if value]
     about = "Parts of the time of a step in steady state."
     if any(isinstance(shares.device_pct, Missing) for _, shares in attributed):
         about += f" If dispatch and computing cannot be separated, both count as {BOTH}."
