@@ -99,9 +99,8 @@ def batch_memory(lane: LaneState) -> BatchMemory | Missing:
     use = lane.gpu_use
     measured = tuple(sorted(use.batch_peaks.by_size.items()))
     if len(measured) < LEAST_SIZES:
-        return Missing(
-            f"it needs peaks at two batch sizes, each larger than all before; there are {len(measured)}"
-        )
+        needs = "it needs peaks at two batch sizes, each larger than all before"
+        return Missing(f"{needs}; there are {len(measured)}")
     free = next((part.free_bytes for part in use.parts.values()), None)
     if free is None:
         return NOT_FREE

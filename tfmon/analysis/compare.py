@@ -40,8 +40,8 @@ def change_of(
     looks: Looks = AT_THE_END,
 ) -> Change | None:
     """Return the change of the throughput, if known."""
-    first = [speed for lane, _ in races if (speed := lane.log_examples_per_s) is not None]
-    second = [speed for _, lane in races if (speed := lane.log_examples_per_s) is not None]
+    first = [lane.log_examples_per_s for lane, _ in races if lane.log_examples_per_s is not None]
+    second = [lane.log_examples_per_s for _, lane in races if lane.log_examples_per_s is not None]
     if len(races) == 1 and first and second:
         # The slices are not paired.
         processes = statistics.between_processes((), (), prior)
@@ -111,10 +111,9 @@ def compare(first: RaceResult, second: RaceResult) -> Comparison:
 def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> list[Comparison]:
     """Compare races pair by pair; raises UsageError."""
     if len(first) != len(second):
-        raise UsageError(
-            f"FIRST has {len(first)} and SECOND {len(second)} races", "race both sides alternately, as often"
-        )
-    return [compare(profile, other) for profile, other in zip(first, second, strict=True)]
+        what = f"FIRST has {len(first)} and SECOND {len(second)} races"
+        raise UsageError(what, "race both sides alternately, as often")
+    return list(map(compare, first, second))
 
 
 def _change(first: LaneResult, second: LaneResult, prior: BetweenProcesses | None) -> Change | None:

@@ -163,22 +163,20 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
         yield Concern("waits", text)
     elif waits is not None and waits.share >= LEAST_SHARE:
         steps, share = units.several(waits.steps, "step"), units.percent(100 * waits.share * whole.steps)
-        yield Concern(
-            "waits",
-            f"{steps} of {units.count(steady.steps)} took {share} of {whole.name}, more than {TIMES_MEDIAN} times "
-            f"the median each and up to {units.duration(waits.longest_s)}"
-            + (f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""),
-        )
+        every = f", every {units.seconds(waits.every_s)}" if waits.every_s is not None else ""
+        took = f"{steps} of {units.count(steady.steps)} took {share} of {whole.name}"
+        each = f"more than {TIMES_MEDIAN} times the median each and up to {units.duration(waits.longest_s)}"
+        yield Concern("waits", f"{took}, {each}{every}")
 
 
 def _first_batches(lane: LaneState, waits: Waits | None) -> CauseSeen | None:
     if waits is None or waits.share < LEAST_SHARE:
         return None
-    seen = (cause for cause in lane.script.causes if cause.cause == "epoch_batch" and cause.of_ns)
-    return next(
-        (cause for cause in seen if 2 * cause.count >= waits.steps and cause.cost_ns >= LEAST_SHARE * cause.of_ns),
-        None,
-    )
+    for cause in lane.script.causes:
+        many = cause.of_ns and 2 * cause.count >= waits.steps and cause.cost_ns >= LEAST_SHARE * cause.of_ns
+        if cause.cause == "epoch_batch" and many:
+            return cause
+    return None
 
 
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+) in (.+)')
@@ -317,9 +315,8 @@ def _of_memory(snapshot: Snapshot, lane: LaneState, since_s: Callable[[int], flo
         left_s = (free - (now if owner != "the machine's" else 0.0)) / growth.value
         if left_s < SOON_S:
             slope = f"{units.memory(growth.value)}/s ({units.memory(growth.low)} to {units.memory(growth.high)})"
-            full = (
-                f"; at this rate {owner} is full in {units.about(left_s)}" if _can_forecast(course.points) else ""
-            )
+            full = f"; at this rate {owner} is full in {units.about(left_s)}"
+            full = full if _can_forecast(course.points) else ""
             text = f"{name} grows by {slope}, now {units.memory(now)}{full}{_what_grew(lane)}"
             yield Concern("memory_grows", text, since_s(course.points[len(course.points) // 4][0]))
             return

@@ -85,9 +85,7 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     devices = tuple(sorted((gpu_trace.busy(gpu, loop) for gpu in gpus), key=lambda device: -device.kernels_ns))
     runs = [run for gpu in gpus for run in gpu.runs] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
-    starts = sorted(
-        [tracing.span[0] for tracing in loop.tracings] + [compiling.span[0] for compiling in loop.compilings]
-    )
+    starts = sorted(build.span[0] for build in (*loop.tracings, *loop.compilings))
     working = [run for gpu in gpus for run in (*gpu.runs, *gpu.copying)] if gpus else [] if on_gpu else runs
     profile = Profile(
         steps=steps,

@@ -93,13 +93,9 @@ def busy(gpu: GpuTrace, loop: LoopThread) -> GpuTime:
 
 def _bytes(copies: list[tuple[int, int | None]], loop: LoopThread) -> Reading:
     began, ended = loop.window[0]
-    amount = 0
-    for start_ps, size in copies:
-        if began <= start_ps < ended:
-            if size is None:
-                return Missing("the trace does not show sizes")
-            amount += size
-    return amount / len(loop.steps)
+    sizes = [size for start_ps, size in copies if began <= start_ps < ended]
+    known = [size for size in sizes if size is not None]
+    return sum(known) / len(loop.steps) if known == sizes else Missing("the trace does not show sizes")
 
 
 def _read(plane: Plane) -> GpuTrace:

@@ -136,15 +136,13 @@ def host_lines(space: Space) -> list[TraceLine]:
 
 
 def _marked(space: Space, marker: str) -> tuple[TraceLine, list[TraceEvent]]:
-    best: tuple[TraceLine, list[TraceEvent]] | None = None
+    marked = []
     for line in host_lines(space):
         numbered = [event for event in line.events if STEP_STAT in event.stats]
-        counts = Counter(event.name for event in numbered).most_common(1)
-        name = marker or (counts[0][0] if counts else "")
-        marks = [event for event in numbered if event.name == name]
-        if marks and (best is None or len(marks) > len(best[1])):
-            best = line, marks
-    if best is None:
+        names = [marker] if marker else list(Counter(event.name for event in numbered))
+        marked += [(line, [event for event in numbered if event.name == name]) for name in names]
+    best = max(marked, key=lambda candidate: len(candidate[1]), default=None)
+    if best is None or not best[1]:
         raise TraceError(
             f"the profile has no step marked {marker!r}" if marker else "the profile has no marked step",
             "each step must run inside tf.profiler.experimental.Trace",
@@ -171,9 +169,8 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
         inside = _lying_in(building, call.start_ps, call.end_ps)
-        yield FunctionBuild(
-            call.name, (call.start_ps, call.end_ps), sum(event.end_ps - event.start_ps for event in inside)
-        )
+        cost_ps = sum(event.end_ps - event.start_ps for event in inside)
+        yield FunctionBuild(call.name, (call.start_ps, call.end_ps), cost_ps)
 
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:

@@ -132,10 +132,6 @@ def _by_operation(present: Collection[_Change]) -> tuple[Allocated, ...]:
         result.append(Allocated(name, sum(change.bytes for change in blocks), len(blocks), shape))
     result.sort(key=lambda allocated: (-allocated.allocated_bytes, allocated.name))
     if more := result[MOST_PARTS:]:
-        least = Allocated(
-            SMALLER,
-            sum(allocated.allocated_bytes for allocated in more),
-            sum(allocated.blocks for allocated in more),
-        )
-        result[MOST_PARTS:] = [least]
+        size, count = sum(part.allocated_bytes for part in more), sum(part.blocks for part in more)
+        result[MOST_PARTS:] = [Allocated(SMALLER, size, count)]
     return tuple(result)

@@ -113,11 +113,8 @@ class Section:
     @property
     def shown(self) -> list[Block]:
         """The non-empty blocks."""
-        return [
-            block
-            for block in self.blocks
-            if block is not None and not (isinstance(block, Lines) and not block.texts)
-        ]
+        blocks = (block for block in self.blocks if block is not None)
+        return [block for block in blocks if not isinstance(block, Lines) or block.texts]
 
 
 @dataclass(frozen=True, slots=True)

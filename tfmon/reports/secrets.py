@@ -73,9 +73,8 @@ def hider(hosts: Iterable[str], processes: Iterable[ProcessName] = ()) -> Callab
         user = getpass.getuser()
     table = [(rf"{re.escape(home)}(?=/|\b)", "~")] if home not in ("/", "/root") else []
     # Before other patterns, which would change a part of a command.
-    table += [
-        (re.escape(command), HIDDEN) for command in _longest({process.command for process in known}) if command[1:]
-    ]
+    commands = _longest({process.command for process in known if process.command[1:]})
+    table += [(re.escape(command), HIDDEN) for command in commands]
     table += [(_word(name), HIDDEN) for name in _longest({process.user for process in known})]
     table += _TABLE
     if user not in _NOT_HIDDEN:

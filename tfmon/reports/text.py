@@ -31,9 +31,8 @@ def write(
     `brief` omits headings and long sections; `last` moves the answer to the end.
     """
     shown = [section for section in report.sections if not (brief and section.long)]
-    items = [
-        item for section in shown for block in section.shown if isinstance(block, Items) for item in block.items
-    ]
+    blocks = [block for section in shown for block in section.shown]
+    items = [item for block in blocks if isinstance(block, Items) for item in block.items]
     writer = _TextWriter(
         brief,
         width,
@@ -139,11 +138,8 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
         return lines
     lines = []
     for first, *cells in rows[1:]:
-        labelled = [
-            f"{heading} {cell}".strip().replace(" ", _NO_BREAK)
-            for heading, cell in zip(rows[0][1:], cells, strict=True)
-            if cell
-        ]
+        named = [f"{name} {cell}".strip() for name, cell in zip(rows[0][1:], cells, strict=True) if cell]
+        labelled = [text.replace(" ", _NO_BREAK) for text in named]
         wrapped = _wrapped("  " + "   ".join(labelled), "  ")
         lines += [first, *(line.replace(_NO_BREAK, " ") for line in wrapped)]
     return lines

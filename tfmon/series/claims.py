@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import compare
@@ -80,8 +81,7 @@ class ClaimPolicy(Policy):
     def left_s(self, state: SeriesState) -> float:
         """Return the remaining time."""
         due = sum(not (attempt.outcome or attempt.refused) for attempt in state.attempts)
-        visits_s = state.visits_s
-        return due * (sum(visits_s) / len(visits_s) if visits_s else START_S + (self.length_s or LONGEST_S))
+        return due * (fmean(state.visits_s) if state.visits_s else START_S + (self.length_s or LONGEST_S))
 
     def _over(self, attempt: Attempt) -> bool:
         ratio = self.ratio(attempt)
@@ -94,8 +94,8 @@ class ClaimPolicy(Policy):
         """Return the mean time of a visit besides its race."""
         if not state.visits_s:
             return START_S
-        measured_s = [attempt.measured_s for attempt in state.attempts if attempt.measured_s]
-        return max(0.0, sum(state.visits_s) / len(state.visits_s) - sum(measured_s) / max(1, len(measured_s)))
+        measured_s = [attempt.measured_s for attempt in state.attempts if attempt.measured_s] or [0.0]
+        return max(0.0, fmean(state.visits_s) - fmean(measured_s))
 
 
 def length_of(left_s: float, races: int, start_s: float) -> float:

@@ -21,11 +21,8 @@ GAP_NS = 2_000_000_000
 def panel(analysis: Analysis, doing: str) -> str:
     """Return the HTML."""
     split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
-    sections = [
-        section
-        for section in race_report.report(analysis, summarise(analysis)).sections
-        if section.heading in SHOWN
-    ]
+    report = race_report.report(analysis, summarise(analysis))
+    sections = [section for section in report.sections if section.heading in SHOWN]
     lines, about = _lines(analysis.lanes[0].lane)
     return render(
         "panel.html",
@@ -72,12 +69,8 @@ def _throughput(lane: LaneState) -> Iterator[tuple[int, int, float]]:
     together = 1 + len(windows) // MOST_POINTS
     for first in range(0, len(windows), together):
         part = windows[first : first + together]
-        span_ns = sum(window.span_ns for window in part)
-        yield (
-            part[-1].at_ns,
-            part[-1].at_ns - part[0].since_ns,
-            sum(window.examples for window in part) / span_ns * 1e9,
-        )
+        examples, span_ns = sum(window.examples for window in part), sum(window.span_ns for window in part)
+        yield part[-1].at_ns, part[-1].at_ns - part[0].since_ns, examples / span_ns * 1e9
 
 
 @functools.cache
