@@ -179,20 +179,16 @@ def _further(shares: Shares) -> list[BottleneckKind]:
 
 
 def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    use = gpu_others(lane)
-    if use is not None and use.shown:
-        return []
-    all_the_time = len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
-    return list(filter(None, [activity_text(lane.gpu_use, all_the_time=all_the_time)]))
+    use, all_the_time = gpu_others(lane), len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
+    text = activity_text(lane.gpu_use, all_the_time=all_the_time) if use is None or not use.shown else ""
+    return [text] if text else []
 
 
 def _taken_by_others(lane: LaneState) -> str:
-    use, took = gpu_others(lane), contention([lane.slices])
+    use = gpu_others(lane)
     if use is not None and use.shown:
         return use.short
-    if not isinstance(took.slices_share, Missing) and took.slices_share > REPORTED_SHARE:
-        return MACHINE_BUSY
-    return ""
+    return MACHINE_BUSY if (known(contention([lane.slices]).slices_share) or 0.0) > REPORTED_SHARE else ""
 
 
 def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:

@@ -182,12 +182,12 @@ class Contention:
     def text(self, *, undecided: bool = False, local: bool = True) -> str:
         """Return the use as text, or "" for little use."""
         notes = []
-        if not isinstance(self.slices_share, Missing) and self.slices_share > REPORTED_SHARE:
-            notes.append(f"other programs took CPU time during {100 * self.slices_share:.0f} % of the slices")
-        if not isinstance(self.stolen_share, Missing) and self.stolen_share > REPORTED_SHARE:
+        slices, stolen = known(self.slices_share) or 0.0, known(self.stolen_share) or 0.0
+        if slices > REPORTED_SHARE:
+            notes.append(f"other programs took CPU time during {100 * slices:.0f} % of the slices")
+        if stolen > REPORTED_SHARE:
             which = "this virtual machine loses" if local else "the virtual machines lose"
-            lost = f"{which} {100 * self.stolen_share:.0f} % of a core to others"
-            notes.append(f"{lost}; the figures include that")
+            notes.append(f"{which} {100 * stolen:.0f} % of a core to others; the figures include that")
         if notes and self.cpu_ratio is not None:
             notes.append(f"counting only CPU time: {units.ratio(self.cpu_ratio)}")
         busy = f"{'the machine is' if local else 'the machines are'} too busy for a quick answer: "
@@ -208,7 +208,7 @@ def contention(lanes: Iterable[Sequence[SliceSpeed]]) -> Contention:
     share = mean([(load.contended, 1) for load in loads], NO_DELAYS)
     stolen = mean([(load.stolen_ns, load.span_ns) for load in loads], NO_STOLEN)
     others_cores = mean([(load.others_ns, load.span_ns) for load in loads], NO_DELAYS)
-    notable = any(not isinstance(amount, Missing) and amount > REPORTED_SHARE for amount in (share, stolen))
+    notable = max(known(share) or 0.0, known(stolen) or 0.0) > REPORTED_SHARE
     ratio = cpu_ratio(slices[0], slices[-1]) if notable and len(slices) > 1 else None
     return Contention(share, stolen, ratio, others_cores)
 

@@ -17,7 +17,7 @@ from tfmon.analysis.statistics import Between, LogRatio
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Race
-from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Missing
+from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, known
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 
@@ -41,8 +41,7 @@ def looks_of(race: Race, slices: Slices, *, over: bool) -> Looks:
     """
     choices = max(1, math.comb(len(slices), 2))
     few = min(map(len, slices), default=0) < UNTRIMMED
-    contended = contention(slices).slices_share if few else 0.0
-    if not isinstance(contended, Missing) and contended >= MOST_SLICES:
+    if few and (known(contention(slices).slices_share) or 0.0) >= MOST_SLICES:
         return Looks(ALWAYS_VALID, choices=choices)
     if race.interval == FIXED and over and not race.interrupted:
         return Looks(FIXED, choices=choices)
@@ -160,12 +159,12 @@ def longer_text(
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
     """Return the time of `missing` more rounds as text."""
-    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
-    if not ends or missing < 1:
-        return ""
-    pace_s = round_s([lane.slices for lane in lanes])
-    if pace_s is None:
-        if snapshot.race.started_ns is None:
-            return ""
+    ends, pace_s = (
+        [lane.slices[-1].at_ns for lane in lanes if lane.slices],
+        round_s([lane.slices for lane in lanes]),
+    )
+    if pace_s is None and ends and snapshot.race.started_ns is not None:
         pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
+    if pace_s is None or missing < 1:
+        return ""
     return f"; stopped {max(1, math.ceil(missing * pace_s))} s before a verdict"

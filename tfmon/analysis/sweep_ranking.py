@@ -61,9 +61,8 @@ class SweepRow:
     @property
     def span(self) -> tuple[float, float, float]:
         """The ratio with its interval's ends."""
-        return (
-            (self.ratio.low, self.ratio.value, self.ratio.high) if self.ratio is not None else (0.0, 0.0, math.inf)
-        )
+        ratio = self.ratio
+        return (ratio.low, ratio.value, ratio.high) if ratio is not None else (0.0, 0.0, math.inf)
 
     @property
     def settled(self) -> bool:
@@ -201,22 +200,13 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
     for row in rows:
         if row.rated:
             floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
-    return Ranking(
-        state,
-        tuple(
-            replace(
-                row,
-                attempt=_with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt,
-                outcome=_outcome(row.attempt, row.ratio, plan, floors[row.attempt.kind]),
-                place=state.running.get(row.attempt.number, ""),
-                over=state.over,
-            )
-            for row in rows
-        ),
-        floors,
-        choices,
-        results,
-    )
+    for number, row in enumerate(rows):
+        attempt = _with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt
+        outcome = _outcome(attempt, row.ratio, plan, floors[attempt.kind])
+        rows[number] = replace(
+            row, attempt=attempt, outcome=outcome, place=state.running.get(number, ""), over=state.over
+        )
+    return Ranking(state, tuple(rows), floors, choices, results)
 
 
 def _with_speed(baseline: Attempt, attempts: Iterable[Attempt]) -> Attempt:
@@ -245,9 +235,8 @@ def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:
     start_s = max(0.0, sum(state.visits_s) / len(state.visits_s) - measured_s / visits)
     visit_s = PAIRS_OF_A_VISIT * measured_s / sum(len(attempt.pairs) for attempt in visited)
     due_s = [max(0.0, state.plan.each_s - row.attempt.measured_s) for row in rows if not row.settled]
-    return sum(visit_due_s + start_s * math.ceil(visit_due_s / visit_s) for visit_due_s in due_s) / max(
-        1, len(state.running)
-    )
+    left_s = sum(visit_due_s + start_s * math.ceil(visit_due_s / visit_s) for visit_due_s in due_s)
+    return left_s / max(1, len(state.running))
 
 
 MOST_COMBINATIONS = 2_000
@@ -301,13 +290,9 @@ def combine(
     if count > MOST_COMBINATIONS:
         raise KnobError(f"{units.count(count)} combinations are too many; {MOST_COMBINATIONS} is the most")
     grid = [dict(zip(plan.over, values, strict=True)) for values in itertools.product(*plan.over.values())]
-    return tuple(
-        Attempt(
-            number,
-            kind,
-            settings,
-            baseline=all(distinct(defaults.get(knob)) == distinct(value) for knob, value in settings.items()),
-            refused=check({**defaults, **settings}, kind),
-        )
-        for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid))
-    )
+    attempts = []
+    for number, (kind, settings) in enumerate(itertools.product(plan.kinds, grid)):
+        is_baseline = all(distinct(defaults.get(knob)) == distinct(value) for knob, value in settings.items())
+        refused = check({**defaults, **settings}, kind)
+        attempts.append(Attempt(number, kind, settings, baseline=is_baseline, refused=refused))
+    return tuple(attempts)

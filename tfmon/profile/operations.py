@@ -72,13 +72,12 @@ def executed(lines: Iterable[TraceLine], loop: LoopThread) -> Executed:
         fresh = {callee for caller in fresh for callee in result.callees.get(caller, ())} - step
         step |= fresh
     known = {(run.name, run.type) for function, run in result.runs if function in step}
-    inside, outside = [], []
+    inside = []
     for function, run in result.runs:
         if function in step or (function == _CUT and (run.name, run.type) in known):
             inside.append(run)
         elif run.type in PYTHON:
-            outside.append(run)
-    result.python_ps = sum(run.end_ps - run.start_ps for run in outside) if outside else None
+            result.python_ps = (result.python_ps or 0) + run.end_ps - run.start_ps
     result.step[:0] = inside
     return result
 

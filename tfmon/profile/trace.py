@@ -127,13 +127,11 @@ _EXACT = 1 << 53
 def trace_events(space: Space) -> Iterator[dict[str, Any]]:
     """Yield Chrome's entries for planes, lines and events, in µs."""
     for process, plane in enumerate(space.planes, start=1):
-        if not any(line.events for line in plane.lines):
-            continue
-        yield _metadata("process_name", plane.name, process)
-        for thread, line in enumerate(plane.lines, start=1):
-            yield _metadata("thread_name", line.name, process, thread)
-            for event in line.events:
-                yield _complete(event, process, thread)
+        if any(line.events for line in plane.lines):
+            yield _metadata("process_name", plane.name, process)
+            for thread, line in enumerate(plane.lines, start=1):
+                yield _metadata("thread_name", line.name, process, thread)
+                yield from (_complete(event, process, thread) for event in line.events)
 
 
 def write_chrome(space: Space, path: Path) -> int:

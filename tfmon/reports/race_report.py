@@ -205,11 +205,9 @@ def _history(result: RaceResult) -> Table | None:
 def _method(result: RaceResult) -> Iterator[str]:
     verdict, lanes = result.verdict, result.lanes
     if len(lanes) > 1 and result.mode == TURNS:
-        yield (
-            "the lanes took turns: one trained at a time, in slices, "
-            f"{units.several(result.rounds, 'round')} since a "
-            "knob or the mode last changed; the ratio is taken round by round"
-        )
+        rounds = f"{units.several(result.rounds, 'round')} since a knob or the mode last changed"
+        how = "the lanes took turns: one trained at a time, in slices"
+        yield f"{how}, {rounds}; the ratio is taken round by round"
         if any(lane.gpu_busy_pct is not None for lane in lanes):
             yield "GPU busy is over the whole race, other lanes' slices included; CPU is over a lane's own"
     elif len(lanes) > 1:
@@ -230,10 +228,8 @@ def _method(result: RaceResult) -> Iterator[str]:
     if result.fresh and most > 1:
         yield f"fresh processes: {most} of each lane raced, one after the other"
     yield from _view_lines(result)
-    for lane in lanes:
-        yield from (
-            f"{lane.label}: {figure} not measured: {reason}" for figure, reason in lane.not_measured.items()
-        )
+    unknown = ((lane, *item) for lane in lanes for item in lane.not_measured.items())
+    yield from (f"{lane.label}: {figure} not measured: {reason}" for lane, figure, reason in unknown)
 
 
 def _view_lines(result: RaceResult) -> Iterator[str]:

@@ -142,8 +142,7 @@ class Series:
         self._stations = stations
         self._failures: dict[Station, int] = {}
         self._worked: set[Station] = set()
-        self.failure = ""
-        self.stopped = ""
+        self.failure = self.stopped = ""
         self._working = 0
         self._threads: list[threading.Thread] = []
 

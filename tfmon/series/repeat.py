@@ -60,16 +60,13 @@ def due(snapshot: Snapshot) -> bool:
         return False
     if (present[0][-1].at_ns - present[0][0].at_ns) / 1e9 < LEAST_S:
         return False
-    base, *other_lanes = lanes
-    compared = (
-        compare(
-            pairs_of(lane.slices, base.slices),
-            race.between,
-            two_machines=snapshot.machine_key(lane) != snapshot.machine_key(base),
-        )
-        for lane in other_lanes
-    )
-    return any(result is not None and matters(result) for result in compared)
+    base, *more = lanes
+    for lane in more:
+        two_machines = snapshot.machine_key(lane) != snapshot.machine_key(base)
+        result = compare(pairs_of(lane.slices, base.slices), race.between, two_machines=two_machines)
+        if result is not None and matters(result):
+            return True
+    return False
 
 
 def matters(comparison: LogRatio) -> bool:
