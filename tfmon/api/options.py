@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.api import value_rules
-from tfmon.api.option import Option, Options
-from tfmon.api.value_rules import PATH, YES_OR_NO, ProgramRule, ValueRule
+from tfmon.api.value_rules import PATH, YES_OR_NO, Option, Options, ProgramRule, ValueRule
 from tfmon.errors import EXIT_UNHEALTHY, UsageError, flag
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES, TURNS

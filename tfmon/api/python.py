@@ -17,14 +17,13 @@ from tfmon.analysis.gate import MORE_MEMORY, SLOWER, Gate, judge
 from tfmon.analysis.health import Concern
 from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.analysis.summarise import summarise
-from tfmon.api.option import Option, Options
 from tfmon.api.options import SHARE, Purpose, RaceOptions, SweepOptions
 from tfmon.api.program import Program
 from tfmon.api.run_base import Tell, alone, follow, teller
 from tfmon.api.settings import settled
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
-from tfmon.api.value_rules import PROGRESS, YES_OR_NO
+from tfmon.api.value_rules import PROGRESS, YES_OR_NO, Option, Options
 from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from tfmon.api import value_rules
-from tfmon.api.option import LIMITS, Option, Options
 from tfmon.api.options import RaceOptions
-from tfmon.api.value_rules import YES_OR_NO
+from tfmon.api.value_rules import LIMITS, YES_OR_NO, Option, Options
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.remote_host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
 from tfmon.units import Charset
@@ -140,9 +139,9 @@ def resolve(name: str, argument: object = None, file: ConfigFile | None = None) 
     text = os.environ.get(setting.variable, "")
     try:
         if argument is not None:
-            return Resolved(setting.read(argument), "flag")
+            return Resolved(setting.rule.of_text(argument), "flag")
         if text:
-            return Resolved(setting.read(text), "environment")
+            return Resolved(setting.rule.of_text(text), "environment")
     except ValueError as error:
         source = setting.variable if argument is None else f"--{name}"
         raise UsageError(f"{source}: {error}") from None
@@ -259,7 +258,7 @@ def _values(table: Mapping[str, Any]) -> tuple[dict[str, Value], list[str]]:
                 mistakes.append(f"there is no setting {name!r}; {hint}")
             continue
         try:
-            values[name] = setting.read(value, as_text=False)
+            values[name] = setting.rule.of_text(value, as_text=False)
         except ValueError as error:
             mistakes.append(f"{name}: {error}")
     return values, mistakes

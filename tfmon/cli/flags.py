@@ -14,10 +14,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from tfmon.api.option import Option, Options
 from tfmon.api.options import ALONE, RaceOptions, interpreter
 from tfmon.api.settings import SETTINGS, resolve, settled
-from tfmon.api.value_rules import YES_OR_NO
+from tfmon.api.value_rules import YES_OR_NO, Option, Options
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.units import charset
 
