@@ -107,9 +107,7 @@ class Program(LocalRun):
             from tfmon.api.metrics import give_metrics
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
-        self._views = Views(
-            self.session, self._connection, kept=bool(race_options.record), links=race_options.link
-        )
+        self._views = Views(self.session, self._connection, race_options, restarts=self._purpose.restarts)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         self._closed = False
@@ -150,7 +148,7 @@ class Program(LocalRun):
             plan = replace(plan, race=replace(plan.race, between=between))
         elif remote and self._hosts is not None:
             plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
-        plan = self._views.plan(plan, in_place=self._options.in_place, restarts=self._purpose.restarts)
+        plan = self._views.plan(plan)
         self._latest = plan
         return plan
 

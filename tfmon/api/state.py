@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfmon.analysis.statistics import BETWEEN_PROCESSES_SD, MOST_DEGREES, compare, pairs_of
+from tfmon.api.options import RaceOptions
 from tfmon.api.run_base import state_folder
 from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
@@ -99,36 +100,35 @@ class Views:
     """The views of lanes with scripts. Thread: `plan` and `close` can block."""
 
     def __init__(
-        self, session: Session, connection: Callable[[str], Connection], *, kept: bool, links: Sequence[str]
+        self, session: Session, connection: Callable[[str], Connection], options: RaceOptions, *, restarts: bool
     ) -> None:
-        self._session, self._connection, self._kept = session, connection, kept
-        self._links = tuple(links)
+        self._session, self._connection, self._options, self._restarts = session, connection, options, restarts
         self._by_host: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
         session.listen(self._hear)
 
-    def plan(self, plan: RacePlan, *, in_place: bool, restarts: bool) -> RacePlan:
+    def plan(self, plan: RacePlan) -> RacePlan:
         """Return a plan with views, unless a single lane is never restarted."""
         while len(self._races) > 1:
             self._settle_first()
-        if not plan.command or (not in_place and not restarts and len(plan.lanes) < 2):
+        in_place = self._options.in_place
+        if not plan.command or (not in_place and not self._restarts and len(plan.lanes) < 2):
             return plan
         hosts = dict.fromkeys(lane.spec.host for lane in plan.lanes)
         views = {host: View(IN_PLACE, str(Path.cwd())) if in_place else self._find(host) for host in hosts}
         return replace(plan, race=replace(plan.race, views=views))
 
     def _find(self, host: str) -> View:
-        most = LimitOptions.of_user().view_copy << 20
+        most, kept = LimitOptions.of_user().view_copy << 20, bool(self._options.record)
         if host not in self._by_host and host:
             from tfmon.lanes.remote import questions
             from tfmon.lanes.remote.connection import working_folder
 
-            self._by_host[host] = self._connection(host).ask(questions.view, working_folder(), most, self._kept)
+            self._by_host[host] = self._connection(host).ask(questions.view, working_folder(), most, kept)
         elif host not in self._by_host:
-            sweep(library.folder())
-            self._by_host[host] = find_view(
-                str(Path.cwd()), library.folder(), most, kept=self._kept, links=self._links
-            )
+            store, links = library.folder(), self._options.link
+            sweep(store)
+            self._by_host[host] = find_view(str(Path.cwd()), store, most, kept=kept, links=links)
         return self._by_host[host]
 
     def _hear(self, event: Event) -> None:

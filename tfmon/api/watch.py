@@ -67,7 +67,7 @@ class Watch:
 
     def __init__(self, progress: bool | Tell) -> None:
         self._undo = contextlib.ExitStack()
-        self._show: Show = _nothing
+        self._show: Show | None = None
         self._progress = PROGRESS.argument("progress", progress)
         self._session = Session(read_machine(), time.monotonic_ns)
         self._analysis: Analysis | None = None
@@ -209,9 +209,10 @@ class Watch:
 
     def _show_now(self, *, over: bool = False) -> None:
         try:
-            self._show(self._look(), over)
+            if self._show is not None:
+                self._show(self._look(), over)
         except Exception:  # noqa: BLE001 - the training must go on, and its figures are in `result`
-            self._show = _nothing
+            self._show = None
 
 
 def watch(*, progress: bool | Tell = True) -> Watch:
@@ -251,11 +252,7 @@ def _text(analysis: Analysis) -> str:
     return "\n\n".join([*share_lines(analysis), to_text(analysis)])
 
 
-def _nothing(_analysis: Analysis, _over: bool) -> None:
-    """Show nothing."""
-
-
-def _show_for(progress: bool | Tell) -> Show:
+def _show_for(progress: bool | Tell) -> Show | None:
     if callable(progress):
         return lambda analysis, over: progress(line(analysis))
     display = notebook_display() if progress else None
@@ -265,7 +262,7 @@ def _show_for(progress: bool | Tell) -> Show:
         return lambda analysis, over: handle.update(
             {"text/html": panel(analysis, line(analysis)), "text/plain": _text(analysis)}, raw=True
         )
-    return _show_on_terminal if progress and sys.stderr is not None and sys.stderr.isatty() else _nothing
+    return _show_on_terminal if progress and sys.stderr is not None and sys.stderr.isatty() else None
 
 
 def _show_on_terminal(analysis: Analysis, over: bool) -> None:
