@@ -121,7 +121,7 @@ def takes(
             values = {option.name: kwargs.pop(option.name) for option in flagged}
             values |= {"scenario": kwargs.pop("scenario", None), "command": own_command()}
             for option in flagged:
-                if option.off and kwargs.pop(_off(option), False):
+                if option.off and kwargs.pop(f"no_{option.name}", False):
                     if values[option.name] is not None:
                         raise UsageError(f"{option.flag} and {option.off} exclude each other", ALONE)
                     values[option.name] = False
@@ -133,15 +133,11 @@ def takes(
 
         for option in reversed(flagged):
             if option.off:
-                click.option(option.off, _off(option), is_flag=True, help=f"Turn {option.flag} off.")(call)
+                click.option(option.off, f"no_{option.name}", is_flag=True, help=f"Turn {option.flag} off.")(call)
             flag(option)(call)
         return call
 
     return decorate
-
-
-def _off(option: Option[Any, Any]) -> str:
-    return f"no_{option.name}"
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object. No screen is used.")
