@@ -25,6 +25,7 @@ from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
 from tfmon.api.value_rules import PROGRESS, YES_OR_NO, Option, Options
 from tfmon.api.watch import Watch, watch
+from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
 from tfmon.model.folder_views import describe
 from tfmon.recordings.library import find
@@ -130,19 +131,26 @@ def race(arguments: RaceArguments) -> RaceResult:
         LaneFailedError: A lane failed, or has a concern of `fail_on`. `result` has the measurements.
     """
     with teller(arguments.progress) as tell, alone(arguments.wait, tell):
-        program, reason = Program(arguments.unwatched(), Purpose(watched=False)), ENDED
-        try:
-            views = program.plan(arguments.info).race.views
-            if tell is not None and views:
-                tell("; ".join(describe(views)))
-            follow(program, lambda: False, tell)  # only an exception stops it
-            reason = ""
-        finally:
-            program.close(reason if program.header is not None else "")
+        return _race(arguments.unwatched(), arguments.info, tell, check=arguments.check)
+
+
+def _race(
+    options: RaceOptions, info: ScenarioInfo, tell: Callable[[str], None] | None, *, check: bool
+) -> RaceResult:
+    program = Program(options, Purpose(watched=False))
+    reason = ENDED
+    try:
+        plan = program.plan(info)
+        if tell is not None and plan.race.views:
+            tell("; ".join(describe(plan.race.views)))
+        follow(program, lambda: False, tell)  # only an exception stops it
+        reason = ""
+    finally:
+        program.close(reason if program.header is not None else "")
     analysis = analyse(program.session.snapshot())
     result = summarise(analysis, program.header)
     result = replace(result, table=to_text(analysis, result))
-    if arguments.check and (program.ending.unhealthy or program.ending.exit_code() != EXIT_FINE):
+    if check and (program.ending.unhealthy or program.ending.exit_code() != EXIT_FINE):
         raise LaneFailedError(result, program.ending.unhealthy)
     return result
 

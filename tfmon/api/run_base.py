@@ -40,6 +40,7 @@ FOLDER_VARIABLE = "TFMON_STATE"
 LOOK_EVERY_S = 0.1
 REPORT_EVERY_S = 1.0
 Tell = Callable[[str], None]
+_IN_THIS_PROCESS = threading.Lock()
 
 
 class AnyRun(ABC):
@@ -392,17 +393,20 @@ def beside() -> Iterator[str]:
 
 def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:
     """Lock a file, or return a text about the owner of the lock."""
-    path = state_folder() / name
-    with contextlib.ExitStack() as opened, contextlib.suppress(OSError):  # otherwise no other race is detected
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        opened.callback(os.close, fd)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pid = os.read(fd, 20).decode("ascii", "replace")
-            return " in this process" if pid == str(os.getpid()) else f" (process {pid})"
-        os.ftruncate(fd, 0)
-        os.write(fd, str(os.getpid()).encode())
-        entered.push(opened.pop_all())
+    if not _IN_THIS_PROCESS.acquire(blocking=False):
+        return " in this process"
+    with contextlib.ExitStack() as mine:
+        mine.callback(_IN_THIS_PROCESS.release)
+        with contextlib.suppress(OSError):  # without the file, other processes are not detected
+            path = state_folder() / name
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            mine.callback(os.close, fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return f" (process {os.read(fd, 20).decode('ascii', 'replace')})"
+            os.ftruncate(fd, 0)
+            os.write(fd, str(os.getpid()).encode())
+        entered.push(mine.pop_all())
     return ""
