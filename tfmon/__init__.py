@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from tfmon.analysis.gate import Gate
     from tfmon.analysis.health import Concern
     from tfmon.analysis.result import LaneResult, RaceResult
-    from tfmon.api.python import diff, race, sweep
-    from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult
+    from tfmon.api.python import CombinationResult, LaneFailedError, SweepResult, diff, race, sweep
     from tfmon.api.watch import Watch, watch
     from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
     from tfmon.version import __version__ as __version__

@@ -3,40 +3,146 @@
 from __future__ import annotations
 
 import functools
+import html
 import inspect
 import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
+from tfmon import errors
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.compare import compare_all
 from tfmon.analysis.gate import MORE_MEMORY, SLOWER, Gate, judge
 from tfmon.analysis.health import Concern
-from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.analysis.result import Interval, LaneResult, RaceResult, pandas
 from tfmon.analysis.summarise import summarise
+from tfmon.analysis.sweep_ranking import Ranking
 from tfmon.api.options import SHARE, Purpose, RaceOptions, SweepOptions
 from tfmon.api.program import Program
 from tfmon.api.run_base import Tell, alone, follow, teller
 from tfmon.api.settings import settled
 from tfmon.api.sweep_program import SweepProgram
-from tfmon.api.sweep_result import CombinationResult, LaneFailedError, SweepResult, sweep_result_of
 from tfmon.api.value_rules import PROGRESS, YES_OR_NO, Option, Options
 from tfmon.api.watch import Watch, watch
 from tfmon.catalog import ScenarioInfo
-from tfmon.errors import EXIT_FINE, DeviceAbsentError, GpusBusyError, TfmonError, UsageError
+from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
 from tfmon.model.folder_views import describe
+from tfmon.model.knobs import KnobValue
 from tfmon.recordings.library import find
 from tfmon.recordings.results import read_race, read_races
+from tfmon.reports import series_report
 from tfmon.reports.race_report import to_text
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = [
     "CombinationResult", "Concern", "DeviceAbsentError", "Gate", "GpusBusyError", "LaneFailedError",
     "LaneResult", "RaceResult", "SweepResult", "TfmonError", "UsageError", "Watch", "diff", "race", "sweep",
     "watch",
 ]  # fmt: skip
+
+
+class LaneFailedError(TfmonError):
+    """A lane failed, is unhealthy, or has no device. `result` has the measurements."""
+
+    def __init__(self, result: RaceResult, unhealthy: str = "") -> None:
+        failed = [lane for lane in result.lanes if lane.state != "finished"]
+        reasons = (f"{lane.name} {lane.state}: {lane.error or 'no reason is known'}" for lane in failed)
+        super().__init__(unhealthy or "; ".join(reasons), "check=False returns the result all the same")
+        self.result, self.unhealthy = result, unhealthy
+        self.exit_code = errors.EXIT_UNHEALTHY if unhealthy else errors.EXIT_LANE_FAILED
+
+    def __reduce__(self) -> tuple[type[LaneFailedError], tuple[RaceResult, str]]:
+        return type(self), (self.result, self.unhealthy)
+
+
+@dataclass(frozen=True, slots=True)
+class CombinationResult:
+    """One combination of a sweep. Unknown values are `None`."""
+
+    settings: Mapping[str, KnobValue] = field(hash=False)
+    """The swept knobs."""
+    device: str
+    """The kind of device: `cpu`, `gpu`."""
+    ratio: float | None
+    """Throughput divided by the baseline's on the same device."""
+    ratio_ci95: Interval | None
+    examples_per_s: float | None
+    memory_bytes: float | None
+    bottleneck: str | None
+    place: str | None
+    """The last place of the measurement."""
+    state: str
+    """`measured`, `stopped early`, `time limit`, `refused`, `failed`, `baseline`, or `not settled`."""
+    reason: str | None
+    """Why the combination was refused or failed."""
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """The combination in the JSON object."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SweepResult:
+    """The result of a sweep. `print` shows the table."""
+
+    scenario: str
+    combinations: tuple[CombinationResult, ...]
+    text: str
+    """A text about the best combination."""
+    file: Path | None
+    """The file, which `resume` continues."""
+    interrupted: str | None
+    """Why the sweep is incomplete."""
+    table: str = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
+    """The JSON object that the command prints."""
+
+    def best(self, device: str | None = None) -> CombinationResult:
+        """Return the best combination of a device, which several kinds require; raises TfmonError."""
+        known = [
+            combination
+            for combination in self.combinations
+            if combination.ratio is not None and device in (None, combination.device)
+        ]
+        kinds = sorted({result.device for result in known})
+        if not known:
+            raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))
+        if len(kinds) > 1:
+            raise TfmonError("each kind of device has a best one", f"name one: {', '.join(kinds)}")
+        return known[0]
+
+    def to_frame(self) -> DataFrame:
+        """Return a pandas data frame with a row for each combination, the best first.
+
+        Raises: TfmonError without pandas.
+        """
+        rows = []
+        for combination in self.combinations:
+            ends = combination.ratio_ci95 or (None, None)
+            figures = {
+                name: value
+                for name, value in combination.data.items()
+                if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
+            }
+            rows.append({**combination.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
+        return pandas().DataFrame(rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return dict(self.data)
+
+    def __str__(self) -> str:
+        return self.table
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.table)}</pre>"
+
+    def __repr__(self) -> str:
+        return f"<SweepResult {self.scenario}: {self.text.splitlines()[0] if self.text else 'nothing is known'}>"
+
 
 ENDED = "ended by the program that began it"
 
@@ -150,7 +256,7 @@ def _race(
     analysis = analyse(program.session.snapshot())
     result = summarise(analysis, program.header)
     result = replace(result, table=to_text(analysis, result))
-    if check and (program.ending.unhealthy or program.ending.exit_code() != EXIT_FINE):
+    if check and (program.ending.unhealthy or program.ending.exit_code() != errors.EXIT_FINE):
         raise LaneFailedError(result, program.ending.unhealthy)
     return result
 
@@ -171,7 +277,29 @@ def sweep(arguments: SweepArguments) -> SweepResult:
             follow(program, lambda: False, tell)
         finally:
             program.close(ENDED)
-    return sweep_result_of(program.ranking, program.file.path)
+    return _sweep_result(program.ranking, program.file.path)
+
+
+def _sweep_result(ranking: Ranking, file: Path | None) -> SweepResult:
+    """Return the result of a sweep."""
+    data = series_report.sweep_to_json(ranking, str(file or ""))
+    same = [column.name for column in fields(CombinationResult) if column.name not in ("ratio_ci95", "data")]
+    return SweepResult(
+        scenario=data["scenario"],
+        combinations=tuple(
+            CombinationResult(
+                **{name: row[name] for name in same},
+                ratio_ci95=tuple(row["ratio_ci95"]) if row["ratio_ci95"] else None,
+                data=row,
+            )
+            for row in data["combinations"]
+        ),
+        text="\n".join(data["text"]),
+        file=file,
+        interrupted=data["interrupted"],
+        table=series_report.to_text(ranking, str(file or "")),
+        data=data,
+    )
 
 
 Race: TypeAlias = "RaceResult | str | os.PathLike[str]"
