@@ -154,7 +154,7 @@ class Program(LocalRun):
 
     def repeat(self) -> str:
         """Return the command that repeats the race; raises UsageError."""
-        return command_line(self.session.snapshot(), self._latest, self._options.until_ci)
+        return command_line(self.session.snapshot(), self._latest)
 
     def begin(self, plan: RacePlan | None = None) -> None:
         """Start lanes, and with the first lanes watchdog and probes."""

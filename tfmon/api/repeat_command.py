@@ -47,12 +47,7 @@ def _with_settings(snapshot: Snapshot, lane: LaneState, settings: Settings) -> S
     return replace(snapshot, lanes=tuple(changed if state is lane else state for state in snapshot.lanes))
 
 
-def command_line(
-    snapshot: Snapshot,
-    plan: RacePlan | None = None,
-    until_ci: float | None = None,
-    doing: Sequence[str] = (),
-) -> str:
+def command_line(snapshot: Snapshot, plan: RacePlan | None = None, doing: Sequence[str] = ()) -> str:
     """Return the command for a race, or ""; raises UsageError."""
     race, lanes = snapshot.race, snapshot.lanes
     if not lanes or not race.scenario:
@@ -74,8 +69,8 @@ def command_line(
     for flag, value in (("--seconds", race.seconds), ("--steps", race.steps)):
         if value is not None:
             argv += [flag, f"{value:.12g}" if isinstance(value, float) else str(value)]
-    if until_ci is not None and race.mode == TURNS:
-        argv += ["--until-ci", f"{100 * until_ci:.12g}%"]
+    if race.until_ci is not None and race.mode == TURNS:
+        argv += ["--until-ci", f"{100 * race.until_ci:.12g}%"]
     line = shlex.join(argv)
     return f"{line} -- {command}" if command else line
 
@@ -94,9 +89,7 @@ def _of_plan(plan: RacePlan) -> list[str]:
     argv = []
     if plan.slice_s != resolve("slice").value:
         argv += ["--slice", f"{plan.slice_s:.12g}"]
-    first = plan.command[0] if plan.command else ""
-    usual = shutil.which(first) if Path(first).name.startswith("python") else None
-    usual = usual or shutil.which(str(resolve("python").value or sys.executable))
+    usual = shutil.which(str(resolve("python").value or sys.executable))
     if not plan.command and usual is not None and plan.python != Path(usual).absolute():
         argv += ["--python", str(plan.python)]
     return argv
