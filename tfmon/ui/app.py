@@ -13,11 +13,8 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.dom import NoScreen
 from textual.filter import LineFilter
-from textual.message_pump import MessagePump
 from textual.screen import Screen
-from textual.widget import Widget
 
 from tfmon.errors import described
 from tfmon.model.ports import Source
@@ -206,21 +203,18 @@ class MonitorApp(TerminalApp[Ending]):
             monitor.unsay()
         return handled
 
-    def take_error(self, error: Exception, part: MessagePump) -> None:
-        """Close the failed page and display the error. Repeated errors close the screen."""
-        stack, message = self.screen_stack, "the page failed"
-        failed: Screen[Any] | None = None
-        with contextlib.suppress(NoScreen, IndexError):
-            failed = part.screen if isinstance(part, Widget) else stack[-1]
-        if failed in stack[1:]:
-            for page in reversed(stack[stack.index(failed) :]):
-                self.pop_screen()
-                for monitor in self._monitors():
-                    monitor.forget(page)
+    def take_error(self, error: Exception) -> None:
+        """Close the page and display the error. Repeated errors of the race screen close the screen."""
+        message = "the page failed"
+        if len(self.screen_stack) > 1:
+            page = self.screen
+            self.pop_screen()
+            for monitor in self._monitors():
+                monitor.forget(page)
         else:
             now_s, message = time.monotonic(), "the screen failed"
             self._errors_s = [*(at_s for at_s in self._errors_s if now_s - at_s < REPEATED_S), now_s]
-            if len(self._errors_s) == MOST_ERRORS or not stack:
+            if len(self._errors_s) == MOST_ERRORS or not self.screen_stack:
                 self.broken = error
                 self.exit()
                 return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import ClassVar, cast
 
@@ -16,12 +15,11 @@ from textual.screen import Screen, ScreenResultType
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tfmon.ui.messages import KnobStepped
 from tfmon.ui.render.rows import BLANK, Row
 from tfmon.ui.render.style import LINK
 from tfmon.ui.terminal import Guarded
 
-_KNOB_LINK = re.compile(r"step_knob\('(\w+)', 1\)")
+_STEP = "step_knob("
 _RIGHT_BUTTON = 3
 _BOLD = Style(bold=True)
 
@@ -85,7 +83,6 @@ class Lines(Guarded, ScrollView, can_focus=False):
         super().__init__(id=id, classes=classes)
         self.auto_links = False
         self.rows: tuple[Row, ...] = ()
-        self._clicked_at: tuple[float, float] = (-1, -1)
 
     def show(self, rows: Sequence[Row]) -> None:
         """Display other rows."""
@@ -114,27 +111,26 @@ class Lines(Guarded, ScrollView, can_focus=False):
         strip = Strip([Segment(text, style_of(name)) for text, name in row])
         return strip.adjust_cell_length(self.size.width, style_of("text"))
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         """Step a knob back with the right button. A double click must not answer the question that it asks."""
-        at = (event.screen_x, event.screen_y)
-        again, self._clicked_at = event.chain > 1 and at == self._clicked_at, at
-        action = str(event.style.meta.get("@click", ""))
-        if again and action and not _KNOB_LINK.search(action):
+        action = event.style.meta.get("@click", "")
+        if event.button == _RIGHT_BUTTON:
+            await self._step(event, -1)
+        elif event.chain > 1 and action and _STEP not in action:
             event.prevent_default()
             event.stop()
-        elif event.button == _RIGHT_BUTTON:
-            self._step(event, -1)
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+    async def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Decrease the knob below the mouse."""
-        self._step(event, -1)
+        await self._step(event, -1)
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+    async def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Increase the knob below the mouse."""
-        self._step(event, 1)
+        await self._step(event, 1)
 
-    def _step(self, event: events.MouseEvent, direction: int) -> None:
-        if knob := _KNOB_LINK.search(str(event.style.meta.get("@click", ""))):
+    async def _step(self, event: events.MouseEvent, direction: int) -> None:
+        action = event.style.meta.get("@click", "")
+        if _STEP in action:
             event.prevent_default()
             event.stop()
-            self.post_message(KnobStepped(knob[1], direction))
+            await self.run_action(action.replace(", 1)", f", {direction})"))

@@ -15,11 +15,13 @@ from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import progress_text
 from tfmon.analysis.sweep_ranking import Ranking, rank
+from tfmon.errors import TfmonError
 from tfmon.model.control_messages import Command
 from tfmon.model.lane_events import PAUSED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import Source
 from tfmon.model.session import Snapshot
+from tfmon.system.threads import start_thread
 from tfmon.ui.keys import TABS, key_of
 from tfmon.ui.render.bars import failure_line
 from tfmon.ui.source import Display, focused_index
@@ -282,7 +284,17 @@ class Monitor:
         failed: Callable[[str], object] | None = None,
     ) -> None:
         """Call `do` in a thread, then `then` with the result or `failed` with the error."""
-        self.app.work(do, then or (lambda _: self.pull()), failed or self.say)
+        take, fail = then or (lambda _: self.pull()), failed or self.say
+
+        def run() -> None:
+            try:
+                result = do()
+            except TfmonError as error:
+                self.app.call_later(fail, error.line)
+            else:
+                self.app.call_later(take, result)
+
+        start_thread("tfmon-ui", run, lambda reason: self.app.call_later(fail, reason))
 
     def save_report(self) -> None:
         """Write a report of the recording and display the path."""

@@ -9,7 +9,6 @@ import os
 import re
 import select
 import sys
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from textual import events
@@ -18,12 +17,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message_pump import MessagePump
 from textual.worker import WorkerFailed
 
-from tfmon.errors import TfmonError
-from tfmon.system.threads import start_thread
 from tfmon.ui.render.rows import cell_len
 
 Result = TypeVar("Result")
-Value = TypeVar("Value")
 _POINTER_SHAPE, _OTHER_SCREEN = "\x1b]22;", "\x1b[?1049"
 _FRAME = re.compile(r"\x1b\[\d+;\d+H")
 _STYLE = re.compile(r"((?:\d;)*)(38;[\d;]+?);(48;[\d;]+)")
@@ -125,7 +121,7 @@ class Guarded(MessagePump):
             if self.app.is_headless:
                 raise
             assert isinstance(self.app, TerminalApp)
-            self.app.take_error(error, self)
+            self.app.take_error(error)
 
 
 class TerminalApp(Guarded, App[Result]):
@@ -146,7 +142,7 @@ class TerminalApp(Guarded, App[Result]):
         """Draw the top screen if it belongs to a monitor."""
         raise NotImplementedError
 
-    def take_error(self, error: Exception, part: MessagePump) -> None:
+    def take_error(self, error: Exception) -> None:
         """Handle an error of a widget or screen."""
         raise NotImplementedError
 
@@ -157,7 +153,7 @@ class TerminalApp(Guarded, App[Result]):
         else:
             cause = error.error if isinstance(error, WorkerFailed) else error
             assert isinstance(cause, Exception)
-            self.take_error(cause, self)
+            self.take_error(cause)
 
     def post_display_hook(self) -> None:
         """Delay the next frame if the terminal is busy."""
@@ -195,18 +191,3 @@ class TerminalApp(Guarded, App[Result]):
         if self.terminal is not None:
             self.terminal.set_up_again()
             self.call_later(self.refresh)
-
-    def work(
-        self, do: Callable[[], Value], then: Callable[[Value], object], failed: Callable[[str], object]
-    ) -> None:
-        """Call `do` in a thread, then `then` or `failed` in the app's thread."""
-
-        def run() -> None:
-            try:
-                result = do()
-            except TfmonError as error:
-                self.call_later(failed, error.line)
-            else:
-                self.call_later(then, result)
-
-        start_thread("tfmon-ui", run, lambda reason: self.call_later(failed, reason))

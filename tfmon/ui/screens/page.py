@@ -17,7 +17,6 @@ from tfmon.model.ports import ANSWER_S
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.lines import Lines, StyledScreen
-from tfmon.ui.messages import KnobStepped
 from tfmon.ui.monitor import LEAVE, Monitor
 from tfmon.ui.render.bars import message_of, refusal_line
 from tfmon.ui.render.key_rows import Hint, hint_row, tab_row
@@ -145,9 +144,6 @@ class MonitorScreen(StyledScreen[str | None]):
             self.monitor.say(change)
         else:
             self.monitor.pull()
-
-    def on_knob_stepped(self, message: KnobStepped) -> None:
-        self.action_step_knob(message.name, message.direction)
 
     def run_experiment(self, command: Command) -> str | None:
         try:

@@ -18,7 +18,6 @@ from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
-from tfmon.ui.messages import LaneClicked, TimelineClicked
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import chart_data, machine_rows
 from tfmon.ui.render.race_frame import PARTS, draw
@@ -39,16 +38,16 @@ class Pane(Lines):
         super().__init__()
         self.lane = 0
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
-        self.post_message(LaneClicked(self.lane, event.chain > 1))
+        await self.run_action(f"screen.{'toggle_zoom' if event.chain > 1 else 'focus_lane'}({self.lane})")
 
 
 class Timeline(Lines):
     """A replay's time line. A click goes to a moment."""
 
-    def on_click(self, event: events.Click) -> None:
-        self.post_message(TimelineClicked(event.x))
+    async def on_click(self, event: events.Click) -> None:
+        await self.run_action(f"screen.go_to_cell({event.x})")
 
 
 class RaceScreen(MonitorScreen):
@@ -103,12 +102,6 @@ class RaceScreen(MonitorScreen):
     def on_click(self, event: events.Click) -> None:
         if event.chain > 1 and self.monitor.view.zoomed and not event.style.meta.get("@click"):
             self.action_toggle_zoom()
-
-    def on_lane_clicked(self, message: LaneClicked) -> None:
-        if message.twice:
-            self.action_toggle_zoom(message.lane)
-        else:
-            self.action_focus_lane(message.lane)
 
     def on_mouse_scroll_down(self) -> None:
         self.action_move_page(1)
@@ -270,8 +263,8 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         if self.monitor.below is not None:
             self.monitor.close()
 
-    def on_timeline_clicked(self, message: TimelineClicked) -> None:
-        at_ns = time_at(self._playback.state(), message.cell, self.app.size.width)
+    def action_go_to_cell(self, cell: int) -> None:
+        at_ns = time_at(self._playback.state(), cell, self.app.size.width)
         if at_ns is not None:
             self._playback.go_to(at_ns)
             self.monitor.pull()
