@@ -27,7 +27,7 @@ from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, lifecycle, machine_rows
 from tfmon.ui.render.reading_rows import UNKNOWN, time_parts
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, entry, section
+from tfmon.ui.render.rows import DIM, TEXT, Row, beside, entry, section
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.text_pages import OneLanePage
@@ -71,15 +71,10 @@ class LanePage(OneLanePage):
         bound("try", word="try advice"),
     ]
     tab = "lane"
+    subject = "Lane"
 
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        lane = self.lane
-        if lane is None:
-            self.title_text = "Lane"
-            return [BLANK, (("  there is no lane yet", TEXT),)]
-        self.title_text = f"Lane {lane.spec.id}: {lane.title}"
-        keys = not self.monitor.source.refusal
-        return lane_rows(self.monitor.analysis, lane, width, keys=keys)
+    def lane_rows(self, lane: LaneState, width: int) -> list[Row]:
+        return lane_rows(self.monitor.analysis, lane, width, keys=not self.monitor.source.refusal)
 
     def action_try_advice(self) -> None:
         self.try_advice([self.lane] if self.lane is not None else [])

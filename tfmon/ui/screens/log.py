@@ -53,6 +53,7 @@ class LogPage(OneLanePage):
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("log.view", word="other lines")]
     tab = "log"
+    subject = "Log of lane"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
@@ -72,7 +73,6 @@ class LogPage(OneLanePage):
     def fill(self, snapshot: Snapshot, width: int) -> None:
         before, first = self._drawn, self._of_rows[self.lines.scroll_offset.y :][:1]
         lane = self.lane
-        self.title_text = "Log" if lane is None else f"Log of lane {lane.spec.id}: {lane.title}"
         every = [] if lane is None else lines_of(lane.log, self.view)
         matching = [line for line in every if matches(line.text, self.filter_text)]
         origin_ns = 0 if lane is None else snapshot.race.started_ns or lane.process.started_ns

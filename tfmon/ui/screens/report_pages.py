@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from tfmon.errors import TfmonError
 from tfmon.model.control_messages import Command
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_relations import ordered_settings
+from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ANSWER_S
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
@@ -32,49 +33,50 @@ class ReportPage(ScrollPage):
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
     still = True
     note: ClassVar[str]
+    waiting: ClassVar[str]
+    offer = "makes the report"
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.reports: dict[Hashable, str] = {}
-        self.in_progress: Hashable | None = None
+        self.reports: dict[tuple[int, Command], str] = {}
+        self.in_progress: tuple[int, Command] | None = None
 
-    def about(self) -> Hashable | None:
-        raise NotImplementedError
-
-    def maker(self) -> Callable[[], str]:
-        raise NotImplementedError
-
-    def may_make(self) -> bool:
+    def request(self) -> Command:
+        """Return the request for the report."""
         raise NotImplementedError
 
     def instead(self) -> str:
-        raise NotImplementedError
+        """Return why there cannot be a report. Empty if there can."""
+        return ""
+
+    @property
+    def _key(self) -> tuple[int, Command]:
+        return self.monitor.snapshot.race.number, self.request()
 
     def on_screen_resume(self) -> None:
-        if self.may_make() and self.about() not in self.reports:
-            self._make()
-
-    def _make(self) -> None:
-        about = self.in_progress = self.about()
-
-        def take(report: str) -> None:
-            self.reports[about] = report
-            self.in_progress = None
-            self.redraw()
-
-        self.monitor.work(self.maker(), take, take)
-        self.redraw()
+        if self._key not in self.reports:
+            self.action_choose()
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        about = self.about()
-        if about not in self.reports or about == self.in_progress:
-            return [BLANK, *styled_lines(self.instead(), width - 2, 3, lead="  ")]
-        rows = [row for line in self.reports[about].splitlines() for row in _rows(line, width)]
+        if self._key not in self.reports or self._key == self.in_progress:
+            offer = f"{self.key('choose')} {self.offer}"
+            text = self.waiting if self._key == self.in_progress else self.instead() or offer
+            return [BLANK, *styled_lines(text, width - 2, 3, lead="  ")]
+        rows = [row for line in self.reports[self._key].splitlines() for row in _rows(line, width)]
         return [BLANK, *rows, BLANK, *styled_lines(self.note, width - 2, 4, DIM, "  ")]
 
     def action_choose(self) -> None:
-        if self.may_make():
-            self._make()
+        if self.in_progress or self.instead():
+            return
+        key = self.in_progress = self._key
+
+        def take(report: str) -> None:
+            self.reports[key] = report
+            self.in_progress = None
+            self.redraw()
+
+        self.monitor.work(partial(self.monitor.source.ask, key[1]), take, take)
+        self.redraw()
 
 
 class DoctorPage(ReportPage):
@@ -83,51 +85,29 @@ class DoctorPage(ReportPage):
     tab = "doctor"
     title_text = "Doctor: is TensorFlow fit to use the GPU, and this machine for a fair race?"
     note = "TensorFlow itself was not loaded, so as not to disturb the race: `tfmon doctor` does that, too."
+    waiting = "examining TensorFlow, drivers and the machine…"
 
-    def about(self) -> str:
-        return "this machine"
-
-    def maker(self) -> Callable[[], str]:
-        return partial(self.monitor.source.ask, Command("examine"))
-
-    def may_make(self) -> bool:
-        return not self.in_progress
-
-    def instead(self) -> str:
-        return "examining TensorFlow, drivers and the machine…"
+    def request(self) -> Command:
+        return Command("examine")
 
 
 class ProfilePage(ReportPage, OneLanePage):
     """Requests and shows a lane's profile."""
 
     tab = "profile"
+    subject = "Profile of lane"
     note = "`tfmon profile` also writes the trace for Perfetto (--chrome FILE) or for xprof (--keep DIR)."
+    waiting = "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
+    offer = "profiles 20 steps of this lane; they do not count"
 
-    def about(self) -> tuple[int, str] | None:
-        return None if self.lane is None else (self.monitor.snapshot.race.number, self.lane.spec.name)
-
-    def maker(self) -> Callable[[], str]:
-        assert self.lane is not None, "there is no lane to profile"
-        return partial(self.monitor.source.ask, Command("profile lanes", (self.lane.spec.name,)))
-
-    def may_make(self) -> bool:
-        lane = self.lane
-        return not (lane is None or lane.over or self.in_progress or self.monitor.refusal)
+    def request(self) -> Command:
+        return Command("profile lanes", () if self.lane is None else (self.lane.spec.name,))
 
     def instead(self) -> str:
-        lane = self.lane
-        if lane is None:
+        if self.lane is None:
             return "there is no lane yet"
-        if self.in_progress == self.about():
-            return "the lane trains 20 steps under TensorFlow's profiler; they do not count…"
-        if lane.over:
-            return f"{lane.title} does not train, so there is nothing to profile"
-        return f"{self.key('choose')} profiles 20 steps of {lane.title}; they do not count"
-
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        lane = self.lane
-        self.title_text = "Profile" if lane is None else f"Profile of lane {lane.spec.id}: {lane.title}"
-        return super().rows(snapshot, width)
+        over = f"{self.lane.title} does not train, so there is nothing to profile"
+        return over if self.lane.over else self.monitor.refusal
 
 
 def _rows(line: str, width: int) -> Iterator[Row]:
@@ -150,17 +130,12 @@ class AccountPage(OneLanePage):
     """Shows the account of a lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("account")]
-    title_text = "Account"
+    subject = "Account of lane"
 
-    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
-        lane = self.lane
-        if lane is None:
-            return [BLANK, *styled_lines("there is no lane yet", width - 2, lead="  ")]
-        self.title_text = f"Account of lane {lane.spec.id}: {lane.title}"
+    def lane_rows(self, lane: LaneState, width: int) -> list[Row]:
         account = account_of(lane)
-        if account is None:
-            return [BLANK, *styled_lines(NONE, width - 2, lead="  ")]
-        return [BLANK, *_account_rows(account, width)]
+        none = styled_lines(NONE, width - 2, lead="  ")
+        return [BLANK, *(none if account is None else _account_rows(account, width))]
 
 
 def _account_rows(account: Account, width: int) -> list[Row]:

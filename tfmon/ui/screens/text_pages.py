@@ -112,6 +112,19 @@ class OneLanePage(ScrollPage):
     """A page of a lane; a key goes to the next lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next lane"), bound("move.previous")]
+    subject: ClassVar[str]
+
+    def redraw(self) -> None:
+        lane = self.lane
+        self.title_text = self.subject if lane is None else f"{self.subject} {lane.spec.id}: {lane.title}"
+        super().redraw()
+
+    def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
+        lane = self.lane
+        return [BLANK, (("  there is no lane yet", TEXT),)] if lane is None else self.lane_rows(lane, width)
+
+    def lane_rows(self, lane: LaneState, width: int) -> list[Row]:
+        raise NotImplementedError
 
     @property
     def lane(self) -> LaneState | None:
