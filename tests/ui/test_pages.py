@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from support.ui import RUNS, FakeRuns, racing_demo
 
-from tfmon.ui.render.key_rows import TABS, tab_action
+from tfmon.ui.render.bars import TABS, tab_action
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.table import GAP, Column, Entry, arranged, whole_rows, widths
 from tfmon.ui.screens.race_screen import RaceScreen

@@ -10,7 +10,7 @@ from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render import machine_rows
 from tfmon.ui.render.bars import refusal_line
-from tfmon.ui.render.chart_data import charts_of
+from tfmon.ui.render.chart import charts_of
 from tfmon.ui.render.pane import FRAME_CELLS, PaneRows, chart_width, heights_of
 from tfmon.ui.render.rows import Row, cells, plain
 from tfmon.ui.source import SHARED, Display, Scale

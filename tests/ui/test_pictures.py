@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from tfmon.model.events import LanePrinted
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.chart_data import METRICS
+from tfmon.ui.render.chart import METRICS
 
 from .pilot import app_of, press, shown, until
 from .test_profiles_page import profiled

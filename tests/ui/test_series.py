@@ -8,7 +8,7 @@ from support.events import MS, SECOND, advance, lane, phase, window
 from support.ui import Demo, racing_demo
 
 from tfmon.model.lane_state import LaneState
-from tfmon.ui.render import chart, chart_data
+from tfmon.ui.render import chart
 from tfmon.ui.render.rows import plain
 from tfmon.ui.render.style import to_ascii, to_blocks
 from tfmon.ui.source import OWN, SHARED, Display, Scale
@@ -31,8 +31,8 @@ def trained(seconds: int) -> LaneState:
 
 def columns(state: LaneState, metric: str, seconds: int, span_s: int, width: int = 30) -> list[float | None]:
     until_ns = (5_000 + seconds) * SECOND
-    axis = chart_data.TimeAxis.until(until_ns, width, span_s)
-    return list(chart_data.values_of(state, chart_data.BY_ID[metric], until_ns, axis))
+    axis = chart.TimeAxis.until(until_ns, width, span_s)
+    return list(chart.values_of(state, chart.BY_ID[metric], until_ns, axis))
 
 
 @pytest.mark.parametrize("span_s", [60, 300, 1_800])
@@ -75,10 +75,10 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
     demo = racing_demo()
     snapshot = demo.session.snapshot()
     cpu, gpu = snapshot.lanes
-    assert chart_data.absent(cpu, chart_data.BY_ID["gpu"]) == "no GPU in this lane"
-    assert chart_data.absent(gpu, chart_data.BY_ID["gpu"]) == ""
-    assert chart_data.absent(lane("cpu", window(examples=0)), chart_data.THROUGHPUT) == "it reports no examples"
-    assert chart_data.absent(lane("cpu", window(loss=None)), chart_data.BY_ID["loss"]) == "it reports no loss"
+    assert chart.absent(cpu, chart.BY_ID["gpu"]) == "no GPU in this lane"
+    assert chart.absent(gpu, chart.BY_ID["gpu"]) == ""
+    assert chart.absent(lane("cpu", window(examples=0)), chart.THROUGHPUT) == "it reports no examples"
+    assert chart.absent(lane("cpu", window(loss=None)), chart.BY_ID["loss"]) == "it reports no loss"
     rows = drawn(demo, metric="gpu")
     assert "n/a (no GPU in this lane)" in "\n".join(rows) and not set("".join(rows)) & set("⣿⣀⣤⣶")
     assert set("".join(drawn(demo, 1, metric="gpu"))) & set("⣿⣀⣤⣶⢀⡀⢠⡄")
@@ -86,20 +86,20 @@ def test_what_a_lane_does_not_have_is_said_and_never_a_line_at_zero():
 
 def drawn(demo: Demo, lane: int = 0, height: int = 9, **view) -> list[str]:
     snapshot = demo.session.snapshot()
-    charts = chart_data.charts_of(snapshot, Display(**view), 54)
+    charts = chart.charts_of(snapshot, Display(**view), 54)
     return plain(chart.chart_rows(snapshot.lanes[lane], charts, height, "lane0"))
 
 
 def test_a_shared_scale_holds_all_lanes_and_an_own_one_each():
     known = racing_demo(mode="concurrent").session.snapshot()
-    shared, own = (chart_data.charts_of(known, Display(scale=kind), 50).scales for kind in (SHARED, OWN))
+    shared, own = (chart.charts_of(known, Display(scale=kind), 50).scales for kind in (SHARED, OWN))
     assert shared["cpu"] == shared["gpu:0"] == Scale(0.0, 10_000.0)
     assert own["cpu"] == Scale(0.0, 10_000.0) and own["gpu:0"] == Scale(0.0, 5_000.0)
 
 
 def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_negative():
     def scale_of(metric: str, values: list[float], kind: str = SHARED) -> Scale:
-        return chart_data.scale_of(chart_data.BY_ID[metric], [values], None, kind)
+        return chart.scale_of(chart.BY_ID[metric], [values], None, kind)
 
     assert scale_of("input", [3.0, 12.0]) == Scale(0.0, 100.0)
     assert scale_of("input", [3.0, 12.0], OWN) == Scale(0.0, 20.0)
@@ -117,7 +117,7 @@ def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():
     demo.race(1)
     rows = drawn(demo)
     assert rows[0].startswith(" 10k ┤") and "▲" in rows[0] and "▲" not in "".join(rows[1:])
-    few = chart_data.scale_of(chart_data.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
+    few = chart.scale_of(chart.THROUGHPUT, [[5.0] * 50 + [50.0] * 10, [1.0]], None, SHARED)
     assert few.high == 50, "what lasts sets the scale"
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_shown_before_a_lane_trains_after_it_and_while_it_rests():
 
 
 def test_every_row_is_as_wide_as_the_chart_and_gaps_are_blank():
-    per_cell = chart_data.VALUES_PER_CELL
+    per_cell = chart.VALUES_PER_CELL
     values = [None] * (5 * per_cell) + [1.0] * (5 * per_cell) + [0.0] * (5 * per_cell)
     rows = chart.plot(values, 4)
     assert [len(row) for row in rows] == [15] * 4

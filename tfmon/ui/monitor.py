@@ -46,7 +46,7 @@ _SCREENS = {
     "sweep": ("experiments", "SweepPage"), "replay": ("race_screen", "ReplayScreen"),
     "race": ("race_screen", "RaceScreen"),
     "lane": ("lane_page", "LanePage"), "log": ("log", "LogPage"), "knobs": ("choices", "KnobPage"),
-    "profile": ("report_pages", "ProfilePage"), "profiles": ("profiles_page", "ProfilesPage"),
+    "profile": ("report_pages", "ProfilePage"), "profiles": ("report_pages", "ProfilesPage"),
     "gpus": ("gpus_page", "GpusPage"), "doctor": ("report_pages", "DoctorPage"),
     "runs": ("choices", "RunsPage"), "help": ("help", "HelpPage"), "copy": ("report_pages", "CopyPage"),
     "scenarios": ("help", "ScenarioPage"), "crossover": ("experiments", "CrossoverPage"),

@@ -15,8 +15,8 @@ from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, chart_data, lifecycle, machine_rows, reading_rows
-from tfmon.ui.render.chart_data import Charts
+from tfmon.ui.render import chart, lifecycle, machine_rows, reading_rows
+from tfmon.ui.render.chart import Charts
 from tfmon.ui.render.reading_rows import LABEL_CELLS, labelled
 from tfmon.ui.render.rows import (
     BLANK,
@@ -132,9 +132,9 @@ class PaneRows:
         first, *rest = _chart_widths(self.width)
         rows = chart.chart_rows(self.lane, charts, height, self.accent)
         for size in rest:
-            has_loss = self.view.metric != "loss" and not chart_data.absent(self.lane, chart_data.BY_ID["loss"])
+            has_loss = self.view.metric != "loss" and not chart.absent(self.lane, chart.BY_ID["loss"])
             beside = replace(self.view, metric="loss" if has_loss else "p50", scale="", scales={})
-            more = chart_data.charts_of(self.snapshot, beside, size - chart.LABEL_CELLS)
+            more = chart.charts_of(self.snapshot, beside, size - chart.LABEL_CELLS)
             pairs = zip(rows, chart.chart_rows(self.lane, more, height, self.accent), strict=True)
             rows = [(*fit(row, first + _GAP), *other) for row, other in pairs]
         return rows

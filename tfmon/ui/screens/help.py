@@ -21,7 +21,7 @@ from tfmon.model.control_messages import Command
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, label, listed_keys
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.key_rows import Hint
+from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import DIM, TEXT, Row, crop, section
 from tfmon.ui.render.style import KEY, STRONG
 from tfmon.ui.render.table import Column, Entry

@@ -18,8 +18,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.lines import Lines, StyledScreen
 from tfmon.ui.monitor import LEAVE, Monitor
-from tfmon.ui.render.bars import message_of, refusal_line
-from tfmon.ui.render.key_rows import Hint, hint_row, tab_row
+from tfmon.ui.render.bars import Hint, hint_row, message_of, refusal_line, tab_row
 from tfmon.ui.render.race_frame import one_line
 from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
 from tfmon.ui.render.style import STRONG, WARN, strong

@@ -19,7 +19,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render import chart_data, machine_rows
+from tfmon.ui.render import chart, machine_rows
 from tfmon.ui.render.race_frame import PARTS, draw
 from tfmon.ui.render.timeline import time_at
 from tfmon.ui.screens.page import MonitorScreen, bound
@@ -210,9 +210,9 @@ class RaceScreen(MonitorScreen):
 
     def action_next_metric(self) -> None:
         view, snapshot = self.monitor.view, self.monitor.snapshot
-        view.metric, view.scales = chart_data.next_metric(snapshot, view.metric), {}
-        chosen = chart_data.BY_ID[view.metric]
-        lacking = [f"{lane.spec.id}: {chart_data.absent(lane, chosen)}" for lane in snapshot.lanes]
+        view.metric, view.scales = chart.next_metric(snapshot, view.metric), {}
+        chosen = chart.BY_ID[view.metric]
+        lacking = [f"{lane.spec.id}: {chart.absent(lane, chosen)}" for lane in snapshot.lanes]
         missing = [reading for reading in lacking if not reading.endswith(": ")]
         self.monitor.say(" · ".join([f"the charts show {chosen.label}", *missing]))
 

@@ -20,7 +20,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.key_rows import Hint
+from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import MARK_CELLS, Column, Entry, arranged, matching_rows, whole_rows, widths
