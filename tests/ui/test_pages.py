@@ -7,7 +7,7 @@ from support.ui import RUNS, FakeRuns, racing_demo
 
 from tfmon.ui.render.bars import TABS, tab_action
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.table import GAP, Column, Entry, arranged, whole_rows, widths
+from tfmon.ui.render.table import GAP, Entry, arranged, whole_rows, widths
 from tfmon.ui.screens.race_screen import RaceScreen
 
 from .pilot import app_of, chosen, press, shown, until
@@ -92,7 +92,7 @@ async def test_a_page_that_does_not_move_is_left_alone_and_a_failure_is_told(mon
     assert "gpu:0 failed" in shown(pilot)
 
 
-COLUMNS = (Column("name"), Column("seconds"), Column("text"))
+COLUMNS = ("name", "seconds", "text")
 ENTRIES = [
     Entry("a", (("beta", "text"), ("10", "text"), ("short", "text")), ranks=("beta", 10.0, "short")),
     Entry("b", (("alpha", "text"), ("9", "text"), ("long " * 30, "text")), ("alpha", 9.0, ""), "more"),

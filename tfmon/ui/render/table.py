@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfmon.analysis.series_layout import DASH, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.analysis.series_layout import DASH, Cell, SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.model.readings import Estimate
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2
 MARK_CELLS = 2
-LEAST_LAST_CELLS, LEAST_CELLS = 20, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of a list; the last column takes the remaining width."""
-
-    name: str
-    most: int = 40
+LEAST_LAST_CELLS, LEAST_CELLS, MOST_CELLS = 20, 8, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +83,11 @@ def matching_rows(rows: Sequence[Row], filter_text: str) -> list[Row]:
     return kept_rows
 
 
-def widths(columns: Sequence[Column], entries: Sequence[Entry], width: int) -> list[int]:
-    """Return the width of each column."""
+def widths(columns: Sequence[str], entries: Sequence[Entry], width: int) -> list[int]:
+    """Return the width of each column; the last column takes the remaining width."""
     longest = [max((cell_len(entry.row[at][0]) for entry in entries), default=0) for at in range(len(columns))]
-    sizes = []
-    for at, column in enumerate(columns[:-1]):
-        mark = 0 if at else MARK_CELLS
-        sizes.append(min(column.most + mark, max(cell_len(column.name) + 1 + mark, longest[at])))
+    heads = [cell_len(name) + 1 + (0 if at else MARK_CELLS) for at, name in enumerate(columns)]
+    sizes = [min(max(MOST_CELLS, width // 2), size) for size in map(max, heads[:-1], longest)]
     left = width - sum(sizes) - GAP * len(columns)
     while sizes and left < min(LEAST_LAST_CELLS, longest[-1]) and max(sizes) > LEAST_CELLS:
         sizes[sizes.index(max(sizes))] -= 1
@@ -126,42 +116,32 @@ FURTHEST = 32.0
 LEAST_WIDTH_WITH_BARS = 100
 
 
-def columns_of(table: SeriesTable, width: int) -> tuple[tuple[Column, ...], list[Entry]]:
+def columns_of(table: SeriesTable, width: int) -> tuple[tuple[str, ...], list[Entry]]:
     """Return the columns that fit, with a bar after the last interval, and the entries."""
-    columns = table.columns
-    bar_at = max(
-        (at for at, column in enumerate(columns) if column.estimated and width >= LEAST_WIDTH_WITH_BARS),
-        default=None,
-    )
-    room = width - (0 if bar_at is None else BAR_CELLS + GAP)
+    columns, rows = [*table.columns], [[*row.cells] for row in table.rows]
+    estimated = [at for at, column in enumerate(columns) if column.estimated]
+    if estimated and width >= LEAST_WIDTH_WITH_BARS:
+        reach, bar_at = reach_of(row.interval for row in table.rows), estimated[-1] + 1
+        columns.insert(bar_at, SeriesColumn(BAR_HEAD, most=BAR_CELLS))
+        for row, cells in zip(table.rows, rows, strict=True):
+            ratio = row.interval.value if row.interval is not None and row.interval.is_narrow else None
+            cells.insert(bar_at, (interval_bar(row.interval, reach), ratio))
     shown = [*range(len(columns))]
     for index in [at for at in reversed(shown) if columns[at].optional]:
-        if sum(columns[at].most + GAP for at in shown) - GAP > room:
+        if sum(columns[at].most + GAP for at in shown) - GAP > width:
             shown.remove(index)
-    reach = reach_of(row.interval for row in table.rows)
 
-    def heads() -> Iterator[Column]:
-        for at in shown:
-            yield Column(columns[at].name.rjust(columns[at].right), columns[at].most)
-            if at == bar_at:
-                yield Column(BAR_HEAD)
+    def entry_of(row: SeriesRow, cells: Sequence[Cell]) -> Entry:
+        hidden = row.interval is not None and not row.interval.is_narrow
+        texts = [DASH if hidden and columns[at].estimated else cells[at][0] for at in shown]
+        styles = [_STYLES[row.outcome if at == len(columns) - 1 else row.level] for at in shown]
+        spans = [
+            (text.rjust(columns[at].right), style) for at, text, style in zip(shown, texts, styles, strict=True)
+        ]
+        return Entry(row.id, tuple(spans), tuple(cells[at][1] for at in shown), whole=row.whole, mark=row.mark)
 
-    def entry_of(row: SeriesRow) -> Entry:
-        known = row.interval is None or row.interval.is_narrow
-        cells: list[Span] = []
-        ranks: list[Any] = []
-        for at in shown:
-            text, rank = row.cells[at]
-            text = text if known or not columns[at].estimated else DASH
-            style = _STYLES[row.outcome if at == len(columns) - 1 else row.level]
-            cells.append((text.rjust(columns[at].right), style))
-            ranks.append(rank)
-            if at == bar_at:
-                cells.append((interval_bar(row.interval, reach), _STYLES[row.level]))
-                ranks.append(row.interval.value if row.interval is not None and known else None)
-        return Entry(row.id, tuple(cells), tuple(ranks), whole=row.whole, mark=row.mark)
-
-    return tuple(heads()), [entry_of(row) for row in table.rows]
+    heads = tuple(columns[at].name.rjust(columns[at].right) for at in shown)
+    return heads, [*map(entry_of, table.rows, rows)]
 
 
 def reach_of(intervals: Iterable[Estimate | None]) -> float:

@@ -21,7 +21,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
-from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.experiments import CrossoverPage
 from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.screens.text_pages import ListPage
@@ -37,7 +37,7 @@ class KnobPage(ListPage):
         bound("move.left", word="value before"),
     ]
     tab = "knobs"
-    columns = (Column("knob", 24), Column("in effect", 24), Column("requested", 16), Column("a change"))
+    columns = ("knob", "in effect", "requested", "a change")
     noun = "knob"
     nothing = "this race has no knobs"
 
@@ -75,7 +75,7 @@ class RunsPage(ListPage):
     still = True
     title_text = "Recorded races"
     noun = "run"
-    columns = (Column("started", 17), Column("scenario", 22), Column("lasted", 8), Column("outcome"))
+    columns = ("started", "scenario", "lasted", "outcome")
     nothing = "reading the recordings…"
 
     def __init__(self, monitor: Monitor) -> None:
@@ -172,7 +172,7 @@ class NewCrossoverPage(ListPage):
         bound("move.next", "other_end", "tab", "other end"),
     ]
     title_text = "Crossover: at which value of a knob does one lane overtake the other?"
-    columns = (Column("knob", 20), Column("   from"), Column("     to"), Column("takes"))
+    columns = ("knob", "   from", "     to", "takes")
     noun = "knob"
 
     def __init__(self, monitor: Monitor) -> None:

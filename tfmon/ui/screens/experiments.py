@@ -20,7 +20,7 @@ from tfmon.model.spec import KINDS
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, styled_lines
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import GAP, Column, Entry, answer_rows, columns_of, curve_rows
+from tfmon.ui.render.table import GAP, Entry, answer_rows, columns_of, curve_rows
 from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
 from tfmon.ui.screens.text_pages import ListPage
 from tfmon.ui.source import targets, to_improve
@@ -34,7 +34,7 @@ class HistoryPage(ListPage):
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("history"), bound("undo", word="undo the last")]
     title_text = "History: every change of the race, and what came of it"
-    columns = tuple(map(Column, HISTORY_HEADS))
+    columns = tuple(HISTORY_HEADS)
     noun = "change"
     nothing = "no setting was changed yet"
 

@@ -23,7 +23,7 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.reading_rows import UNKNOWN
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, meter, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style
-from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.text_pages import EntryTable, ListPage
 
@@ -59,17 +59,14 @@ def gpus_of(snapshot: Snapshot) -> list[GpuRow]:
     return list(by_key.values())
 
 
-COLUMNS = (
-    Column("gpu"), Column("lane"), Column("load"), Column("memory"), Column("power"), Column("heat"),
-    Column("clock"), Column("PCIe"), Column("model"),
-)  # fmt: skip
+COLUMNS = ("gpu", "lane", "load", "memory", "power", "heat", "clock", "PCIe", "model")
 _OPTIONAL = ("heat", "clock", "PCIe")
 _WIDE = 110
 
 
-def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[Column, ...], list[Entry]]:
+def gpu_entries(rows: Sequence[GpuRow], width: int) -> tuple[tuple[str, ...], list[Entry]]:
     """Return the columns that fit, and an entry for each GPU."""
-    shown = [index for index, column in enumerate(COLUMNS) if width >= _WIDE or column.name not in _OPTIONAL]
+    shown = [index for index, column in enumerate(COLUMNS) if width >= _WIDE or column not in _OPTIONAL]
     entries = []
     for row in rows:
         sample, trouble = row.sample, _trouble(row)
@@ -173,10 +170,7 @@ class GpusPage(ListPage):
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", "app.focus_next", "tab", "GPUs, processes")]
     tab = "gpus"
     title_text = "GPUs"
-    columns = (
-        Column("gpu", 20), Column("pid", 9), Column("user", 14), Column("lane", 6), Column("load", 6),
-        Column("memory", 9), Column("command"),
-    )  # fmt: skip
+    columns = ("gpu", "pid", "user", "lane", "load", "memory", "command")
     noun = "process"
     nothing = "no process is on a GPU"
 

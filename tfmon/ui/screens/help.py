@@ -24,7 +24,7 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import DIM, TEXT, Row, crop, section
 from tfmon.ui.render.style import KEY, STRONG
-from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.page import Page, bindings_of, bound, closer
 from tfmon.ui.screens.text_pages import ListPage, ScrollPage
 
@@ -155,7 +155,7 @@ class ScenarioPage(ListPage):
     ]
     still = True
     title_text = "Which scenario do you want to race?"
-    columns = (Column("scenario"), Column("about", 80), Column("from"))
+    columns = ("scenario", "about", "from")
     noun = "scenario"
 
     def __init__(self, monitor: Monitor) -> None:

@@ -24,7 +24,7 @@ from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, meter, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN
-from tfmon.ui.render.table import Column, Entry
+from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.page import bound, closer
 from tfmon.ui.screens.text_pages import ListPage, OneLanePage, ScrollPage
 
@@ -307,13 +307,13 @@ class ProfilesPage(ListPage):
             self._made_of, self._rows, self._summary = made_of, (), []
             if sides and grouping == _MEMORY:
                 self._summary = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
-                self.columns = tuple(map(Column, memory_heads(sides)))
+                self.columns = tuple(memory_heads(sides))
                 self._rows = _memory_entries(sides)
             elif sides:
                 first, second = sides
                 self._summary = sentences(compare(first.profiles, second.profiles), first.id, second.id)
                 names = heads(GROUPINGS[grouping], first.id, second.id)
-                self.columns = tuple(Column(names[at]) for at in column_indexes)
+                self.columns = tuple(names[at] for at in column_indexes)
                 self._rows = _entries(
                     compare(first.profiles, second.profiles, GROUPINGS[grouping]).rows, column_indexes
                 )

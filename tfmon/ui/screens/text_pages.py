@@ -10,7 +10,6 @@ from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.coordinate import Coordinate
 from textual.scroll_view import ScrollView
 from textual.widgets import DataTable, Input
 from textual.widgets.data_table import CursorType
@@ -23,7 +22,7 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop
 from tfmon.ui.render.style import STRONG, WARN
-from tfmon.ui.render.table import MARK_CELLS, Column, Entry, arranged, matching_rows, whole_rows, widths
+from tfmon.ui.render.table import MARK_CELLS, Entry, arranged, matching_rows, whole_rows, widths
 from tfmon.ui.screens.page import Page, bound
 
 ABOUT_ROWS = 6
@@ -162,7 +161,7 @@ class EntryTable(DataTable[Text], inherit_bindings=False):
 
     def show(
         self,
-        columns: Sequence[Column],
+        columns: Sequence[str],
         entries: Sequence[Entry],
         width: int,
         style_of: Callable[[str], Style],
@@ -173,19 +172,15 @@ class EntryTable(DataTable[Text], inherit_bindings=False):
             return Text(text.replace("\n", " "), style_of(style), no_wrap=True, overflow="ellipsis")
 
         before, sizes = self.entries, widths(columns, entries, width)
-        drawn = (columns, sizes, sorted_by, arrow, style_of("text"), [entry.id for entry in entries])
+        drawn = (columns, sizes, sorted_by, arrow, style_of("text"), [entry.row for entry in entries])
         self.entries, self.sizes, self.show_header = entries, sizes, bool(entries)
         if drawn == self._drawn:
-            for y, (old, new) in enumerate(zip(before, entries, strict=True)):
-                for x, cell in enumerate(new.row):
-                    if cell != old.row[x]:
-                        self.update_cell_at(Coordinate(y, x), write(*cell))
             return
         self._drawn, row_index, top = drawn, self.cursor_row, self.scroll_offset.y
         chosen = before[row_index].id if row_index < len(before) else None
         self.clear(columns=True)
-        for number, (column, size) in enumerate(zip(columns, sizes, strict=True)):
-            name = column.name if number else " " * MARK_CELLS + column.name
+        for number, (name, size) in enumerate(zip(columns, sizes, strict=True)):
+            name = name if number else " " * MARK_CELLS + name
             is_sorted = number == sorted_by
             heading = crop(name + (arrow if is_sorted else ""), size).ljust(size)
             self.add_column(write(heading, STRONG if is_sorted else DIM), width=size)
@@ -201,7 +196,7 @@ class ListPage(ScrollPage):
     """A table of entries with filter and sorting."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("sort", word="sort"), bound("sort.reverse", word="reverse")]
-    columns: tuple[Column, ...] = ()
+    columns: tuple[str, ...] = ()
     noun: ClassVar[str] = ""
     nothing: str = "nothing is here"
 
