@@ -11,13 +11,12 @@ import select
 import sys
 from typing import Any, TypeVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message_pump import MessagePump
 from textual.worker import WorkerFailed
-
-from tfmon.ui.render.rows import cell_len
 
 Result = TypeVar("Result")
 _POINTER_SHAPE, _OTHER_SCREEN = "\x1b]22;", "\x1b[?1049"

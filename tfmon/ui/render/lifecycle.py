@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
+
 from tfmon import units
 from tfmon.model.lane_events import STARTING
 from tfmon.model.lane_state import ABSENT, HOST_LOST, NO_STEPS_HINT, STAGES, LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, cell_len, crop, spread, styled_lines, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, spread, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, strong
 
 LIST_ROWS = len(STAGES) + 2

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rich.cells import cell_len
+
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.health import faults_of
@@ -24,11 +26,11 @@ from tfmon.ui.render.rows import (
     NO_BREAK,
     TEXT,
     Row,
-    cell_len,
     cells,
     fit,
     fitting_device,
     fitting_name,
+    stacked,
     styled_lines,
     wrap,
 )
@@ -297,13 +299,8 @@ class PaneRows:
         parts, room = wall_parts(self.lane), width - LABEL_CELLS
         avoidable = (part for part in parts if part[0] in _AVOIDABLE)
         largest = max(avoidable, key=lambda part: part[1], default=("", 0))[0]
-        spans, drawn, total = [], 0, 0
-        for name, share in parts:
-            total += share
-            end = round(total / 100 * room)
-            style = WARN if name == largest else TEXT if name == TRAINING else DIM
-            spans.append((_GLYPHS[name] * (end - drawn), style))
-            drawn = end
+        styles = {largest: WARN, TRAINING: TEXT}
+        spans = stacked(((share, _GLYPHS[name], styles.get(name, DIM)) for name, share in parts), room)
         legend = "  ".join(f"{_GLYPHS[name]}{name} {share} %".replace(" ", NO_BREAK) for name, share in parts)
         bar = [labelled("run", *spans)] if parts else []
         return [*bar, *(labelled("", (line, TEXT)) for line in wrap(legend, room, 2))]

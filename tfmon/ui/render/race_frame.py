@@ -150,7 +150,7 @@ def draw(
         "header": [header_row(analysis, width)],
         "verdict": verdict,
         "status": [status_row(snapshot, view, per_page if lanes else 0, width)] if has_status else [],
-        "timeline": [timeline_row(replay, width)[0]] if replay is not None else [],
+        "timeline": [timeline_row(replay, width)] if replay is not None else [],
         "keys": [message_row if message and not has_status else keys],
     }
     fitted = {name: _filled(rows, width, len(rows)) for name, rows in parts.items()}

@@ -13,7 +13,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.model.script_events import Progressed
 from tfmon.ui.render import lifecycle
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, styled_lines, wrap
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
@@ -167,17 +167,10 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     """Return the parts of the step time as a bar and text."""
     if shares is None:
         return labelled("time", (UNKNOWN, DIM))
-    parts = time_parts(shares)
-    length = min(20, max(8, (width - LABEL_CELLS) // 3))
-    spans: list[tuple[str, str]] = []
-    drawn, total = 0, 0.0
-    for _, value, glyph in parts:
-        total += value
-        end = round(total / 100 * length)
-        spans.append((glyph * (end - drawn), accent if glyph in "█▓▒▚▞" else DIM))
-        drawn = max(drawn, end)
-    room = width - LABEL_CELLS - drawn
-    text = ""
+    parts, text = time_parts(shares), ""
+    styled = ((value, glyph, accent if glyph in "█▓▒▚▞" else DIM) for _, value, glyph in parts)
+    spans = stacked(styled, min(20, max(8, (width - LABEL_CELLS) // 3)))
+    room = width - LABEL_CELLS - cells(spans)
     for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
         word = f" {glyph}{name} {value:.0f} %"
         if value < _LEAST_PCT or len(text) + len(word) > room:

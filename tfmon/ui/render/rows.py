@@ -8,8 +8,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from rich.cells import cell_len as _cell_len
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 
 Span: TypeAlias = tuple[str, str]
 """Text and the name of a style."""
@@ -18,13 +17,6 @@ Row: TypeAlias = tuple[Span, ...]
 TEXT, DIM = "text", "dim"
 BLANK: Row = ()
 LABEL_CELLS = 13
-
-_measured = functools.lru_cache(maxsize=2_048)(_cell_len)
-
-
-def cell_len(text: str) -> int:
-    """Return the width of a text in terminal cells."""
-    return len(text) if text.isascii() else _measured(text)
 
 
 def cells(row: Iterable[Span]) -> int:
@@ -86,6 +78,18 @@ def meter(share: float, length: int, style: str) -> Row:
     """Return a bar filled up to a share."""
     filled = round(max(0.0, min(1.0, share)) * length)
     return ("▓" * filled, style), ("░" * (length - filled), DIM)
+
+
+def stacked(parts: Iterable[tuple[float, str, str]], length: int) -> list[Span]:
+    """Return a bar of parts, each with its percentage, character and style."""
+    spans: list[Span] = []
+    drawn, total = 0, 0.0
+    for pct, character, style in parts:
+        total += pct
+        end = max(drawn, round(total / 100 * length))
+        spans.append((character * (end - drawn), style))
+        drawn = end
+    return spans
 
 
 _IN_NUMBER = re.compile(r"(?<=\d) (?=%|\d{3}\b)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfmon.ui.render.rows import cell_len
+from rich.cells import cell_len
 
 STRONG, KEY = "strong", "key"
 WARN, TROUBLE = "warn", "trouble"

@@ -8,9 +8,11 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
+
 from tfmon.analysis.series_layout import DASH, Cell, SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
 from tfmon.model.readings import Estimate
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, cell_len, plain, styled_lines
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, plain, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong
 
 GAP = 2

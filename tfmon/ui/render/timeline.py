@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from tfmon import units
 from tfmon.model.ports import ReplayState
-from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cell_len, cells, crop, fit
-from tfmon.ui.render.style import STRONG, TROUBLE, WARN, strong
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, link, strong
 
 _SIGNS = {"request": ("·", STRONG), "knob": ("┬", STRONG), "trouble": ("✗", strong(TROUBLE))}
 """Later marks cover earlier marks."""
@@ -13,8 +15,8 @@ MARK_NS = 4_000_000_000
 LEAST_BAR = 10
 
 
-def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
-    """Return the time line, and the start and length of the bar in cells."""
+def timeline_row(replay: ReplayState, width: int) -> Row:
+    """Return the time line; a click on a cell of its bar goes to that moment."""
     speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
     state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
     begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
@@ -33,13 +35,14 @@ def timeline_row(replay: ReplayState, width: int) -> tuple[Row, int, int]:
             right += fit([part], size)
     size = width - cells(left) - cells(right) - 1
     if size < LEAST_BAR:
-        return tuple(left[:2]), 0, 0
-    return (*left, *_bar(replay, size), *right), cells(left), size
+        return tuple(left[:2])
+    return (*left, *_bar(replay, size), *right)
 
 
 def _bar(replay: ReplayState, width: int) -> list[Span]:
+    span_ns = max(1, replay.to_ns - replay.from_ns)
+
     def cell_of(at_ns: int) -> int:
-        span_ns = max(1, replay.to_ns - replay.from_ns)
         return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
 
     current = cell_of(replay.at_ns)
@@ -47,15 +50,8 @@ def _bar(replay: ReplayState, width: int) -> list[Span]:
     for mark in sorted(replay.marks, key=lambda mark: [*_SIGNS].index(mark.kind)):
         spans[cell_of(mark.at_ns)] = _SIGNS[mark.kind]
     spans[current] = ("█", strong(WARN))
-    return spans
-
-
-def time_at(replay: ReplayState, cell: int, width: int) -> int | None:
-    """Return the moment at a cell in ns, or None beside the bar."""
-    _, start, size = timeline_row(replay, width)
-    if not start <= cell < start + size:
-        return None
-    return replay.from_ns + (replay.to_ns - replay.from_ns) * (cell - start) // max(1, size - 1)
+    times_ns = (replay.from_ns + span_ns * cell // (width - 1) for cell in range(width))
+    return [(text, link(style, f"go_to({at_ns})")) for (text, style), at_ns in zip(spans, times_ns, strict=True)]
 
 
 def _clock(replay: ReplayState, at_ns: int) -> str:

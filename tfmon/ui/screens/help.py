@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,11 +54,10 @@ class HelpPage(ScrollPage):
 
 def _keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
     common = {binding.id for binding in Page.BINDINGS if isinstance(binding, Binding)}
-    page_bindings = [
-        binding for binding in bindings_of(type(page)) if binding.id in BY_ID and binding.id not in common
-    ]
     return tuple(
-        replace(BY_ID[binding.id or ""], keys=binding.key, action=binding.action) for binding in page_bindings
+        replace(BY_ID[binding.id], keys=binding.key, action=binding.action)
+        for binding in bindings_of(type(page))
+        if binding.id in BY_ID and binding.id not in common
     )
 
 
@@ -73,11 +70,11 @@ def help_rows(
 ) -> list[Row]:
     """Return the help for keys and numbers."""
     rows: list[Row] = []
-    listed_ids = {key.id for key in first}
-    groups = itertools.groupby((key for key in listed if key.id not in listed_ids), attrgetter("group"))
-    for group, group_keys in ([(f"On this page: {name}", first)] if first else []) + [
-        (group, [*group_keys]) for group, group_keys in groups
-    ]:
+    groups = {f"On this page: {name}": [*first]} if first else {}
+    for key in listed:
+        if key.id not in {page_key.id for page_key in first}:
+            groups.setdefault(key.group, []).append(key)
+    for group, group_keys in groups.items():
         rows += section(group, ((label(keys.get(key.id, key.keys)), key.help) for key in group_keys), width, KEY)
     for heading, explained in explained_numbers():
         rows += section(heading, explained, width, TEXT)
@@ -121,18 +118,18 @@ def palette_of(monitor: Monitor) -> Palette:
     app, keys, race, shown = monitor.app, monitor.view.keys, monitor.screen, monitor.app.screen
     actions: dict[str, tuple[Screen[Any], str]] = {}
 
-    def add(screen: Screen[Any], help: str, pressed: str, action: str) -> None:
+    def add(screen: Screen[Any], help: str, action: str, pressed: str = "") -> None:
         room = app.size.width - MARGIN_CELLS - len(pressed)
         if action not in ("refuse", "open('palette')", "show_tab('race')"):
             actions.setdefault(f"{crop(help, room - 2):<{max(0, room)}}{pressed}", (screen, action))
 
     for key in _keys_of_page(shown) if shown is not race else ():
         if not key.id.startswith("move."):
-            add(shown, key.help, label(keys.get(key.id, key.keys)), key.action)
+            add(shown, key.help, key.action, label(keys.get(key.id, key.keys)))
     for binding in (known for known in type(race).BINDINGS if isinstance(known, Binding)):
-        add(race, binding.description, label(keys.get(binding.id or "", binding.key)), binding.action)
+        add(race, binding.description, binding.action, label(keys.get(binding.id or "", binding.key)))
     for name in [] if app.no_color else sorted(app.available_themes):
-        add(race, f"use the colours of the theme {name}", "", f"app.set_theme({name!r})")
+        add(race, f"use the colours of the theme {name}", f"app.set_theme({name!r})")
     commands: list[Any] = [
         (text, partial(screen.call_next, screen.run_action, action)) for text, (screen, action) in actions.items()
     ]

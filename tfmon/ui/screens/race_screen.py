@@ -21,7 +21,6 @@ from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import chart, machine_rows
 from tfmon.ui.render.race_frame import PARTS, draw
-from tfmon.ui.render.timeline import time_at
 from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import OWN, SHARED, SPANS_S, focused_index, targets, titles
 
@@ -43,13 +42,6 @@ class Pane(Lines):
         await self.run_action(f"screen.{'toggle_zoom' if event.chain > 1 else 'focus_lane'}({self.lane})")
 
 
-class Timeline(Lines):
-    """A replay's time line. A click goes to a moment."""
-
-    async def on_click(self, event: events.Click) -> None:
-        await self.run_action(f"screen.go_to_cell({event.x})")
-
-
 class RaceScreen(MonitorScreen):
     """Shows the race. Thread: the app's only."""
 
@@ -64,7 +56,7 @@ class RaceScreen(MonitorScreen):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.lines = {name: Timeline() if name == "timeline" else Lines(id=name) for name in PARTS}
+        self.lines = {name: Lines(id=name) for name in PARTS}
         self.grid = Container(id="panes")
         self.per_page = 0
 
@@ -263,20 +255,16 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         if self.monitor.below is not None:
             self.monitor.close()
 
-    def action_go_to_cell(self, cell: int) -> None:
-        at_ns = time_at(self._playback.state(), cell, self.app.size.width)
-        if at_ns is not None:
-            self._playback.go_to(at_ns)
-            self.monitor.pull()
-
     def action_playback(self, method: str, *amount: int) -> None:
         getattr(self._playback, method)(*amount)
         self.monitor.pull()
 
+    def action_go_to(self, at_ns: int) -> None:
+        self.action_playback("go_to", at_ns)
+
     def action_go_to_end(self, direction: int) -> None:
         playback = self._playback.state()
-        self._playback.go_to(playback.to_ns if direction > 0 else playback.from_ns)
-        self.monitor.pull()
+        self.action_go_to(playback.to_ns if direction > 0 else playback.from_ns)
 
     def action_refuse(self) -> None:
         self.monitor.may_change()
