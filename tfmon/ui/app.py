@@ -188,12 +188,6 @@ class MonitorApp(TerminalApp[Ending]):
         if screen.monitor is owner and screen.is_mounted:
             screen.redraw()
 
-    def on_key(self, event: events.Key) -> None:
-        """Pass typed characters to a screen that just opened."""
-        type_early = getattr(self.screen, "type_early", None) if self.screen_stack else None
-        if type_early is not None and event.is_printable:
-            type_early(event.character)
-
     async def run_action(self, *call: Any, **more: Any) -> bool:  # noqa: ANN401 - as Textual declares it
         """Run a key's action and remove the previous message."""
         monitor = next(self._monitors())

@@ -155,8 +155,8 @@ class Monitor:
                 self._reported, self.view.message = below.view.failures, f"in the race that runs: {line}"
         self.app.draw(self)
 
-    def say(self, message: str, done: Callable[[Snapshot], bool] | None = None) -> None:
-        """Display a message for some seconds, or until `done`."""
+    def say(self, message: str) -> None:
+        """Display a message for some seconds."""
         self.message_count += 1
         number = self.message_count
 
@@ -166,7 +166,7 @@ class Monitor:
                 self.app.draw(self)
 
         self.app.set_timer(MESSAGE_S, unsay)
-        self.view.message, self.view.message_done = message, done
+        self.view.message = message
         self.pull()  # the next key must start from the values that this key requested
 
     def unsay(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tfmon.analysis.analysis import Analysis
@@ -36,8 +36,6 @@ class Display:
 
     focused: str | None = None
     message: str = ""
-    message_done: Callable[[Snapshot], bool] | None = None
-    """Whether the event that `message` announces has happened."""
     notice: str = ""
     busy: str = ""
     race: int = 0

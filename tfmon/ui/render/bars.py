@@ -139,10 +139,7 @@ def message_of(view: Display, snapshot: Snapshot) -> str:
     if view.stopping:
         again, ending = key_of("quit", view.keys), ending_line(snapshot)
         return f"{ending}; {again} again: now" if ending else f"stopping the lanes… {again} again leaves at once"
-    done = view.message_done is not None and view.message_done(snapshot)
-    if view.message and not done:
-        return view.message
-    if line := view.notice or ending_line(snapshot):
+    if line := view.message or view.notice or ending_line(snapshot):
         return line
     running = running_line(snapshot, view.keys)
     running = running.partition(";")[0] if view.fixed else running

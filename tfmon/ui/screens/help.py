@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette, SimpleProvider
 from textual.screen import Screen
@@ -93,8 +94,10 @@ class Palette(CommandPalette):
     Palette.plain CommandList { border: none; scrollbar-size-vertical: 0; }
     """
 
-    def type_early(self, text: str) -> None:
-        self.query_one(Input).insert_text_at_cursor(text)
+    def on_key(self, event: events.Key) -> None:
+        """Type characters that arrive before the input has the focus."""
+        if event.is_printable:
+            self.query_one(Input).insert_text_at_cursor(event.character or "")
 
     def on_mount(self) -> None:
         """Store the widgets, because Textual removes them before the palette."""
@@ -175,8 +178,9 @@ class ScenarioPage(ListPage):
         self.filter.display = True
         super().on_mount()
 
-    def type_early(self, text: str) -> None:
-        self.filter.insert_text_at_cursor(text)
+    @property
+    def typing(self) -> bool:
+        return True
 
     def hints(self) -> list[Hint]:
         return [Hint(self.key("choose"), "race it", "choose"), Hint(self.key("close"), "back", "dismiss")]
@@ -191,14 +195,14 @@ class ScenarioPage(ListPage):
         self.dismiss(result)
 
     def act(self, entry: Entry) -> None:
-        monitor, number = self.monitor, self.monitor.snapshot.race.number
+        monitor = self.monitor
 
         def change() -> None:
             monitor.source.ask(Command("end series"))
             monitor.source.ask(Command("begin race", name=str(entry.id)))
 
         self.dismiss(None)
-        monitor.say(f"starting the race of {entry.id}…", lambda snapshot: snapshot.race.number != number)
+        monitor.say(f"starting the race of {entry.id}…")
         monitor.work(change)
 
 

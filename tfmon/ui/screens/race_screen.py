@@ -15,7 +15,6 @@ from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
-from tfmon.model.session import Snapshot
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
@@ -110,15 +109,8 @@ class RaceScreen(MonitorScreen):
         if not names:
             self.monitor.say("no lane is training, so there is nothing to pause")
             return
-        self.monitor.source.send(Command("resume" if paused and not racing else "pause", names))
-
-        def done(now: Snapshot) -> bool:
-            return not any(lane.phase == RACING for lane in now.lanes if lane.spec.name in names)
-
-        if racing:
-            self.monitor.say(f"pause requested: {titles(racing)}", done)
-        else:
-            self.monitor.say(f"resumed: {titles(paused)}")
+        self.monitor.source.send(Command("pause" if racing else "resume", names))
+        self.monitor.say(f"pause requested: {titles(racing)}" if racing else f"resumed: {titles(paused)}")
 
     def action_switch_mode(self) -> None:
         if not self.may_act():
@@ -139,12 +131,7 @@ class RaceScreen(MonitorScreen):
         if not self.monitor.confirmed("restart", lanes, f"start {name} again from its beginning"):
             return
         self.monitor.source.send(Command("restart", tuple(lane.spec.name for lane in lanes)))
-        began = {lane.spec.name: lane.process.started_ns for lane in lanes}
-
-        def started(now: Snapshot) -> bool:
-            return all(lane.process.started_ns > began.get(lane.spec.name, -1) for lane in now.lanes)
-
-        self.monitor.say(f"restarting {titles(lanes)}", started)
+        self.monitor.say(f"restarting {titles(lanes)}")
 
     def action_save_picture(self) -> None:
         self.monitor.save_picture(self.monitor.source.table() or self.plain_text())

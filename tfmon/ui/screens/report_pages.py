@@ -243,9 +243,7 @@ class ProfilesPage(ListPage):
         super().__init__(monitor)
         self._grouping, self._other = 0, 0
         self._in_progress, self._problem = False, ""
-        self._rows: Sequence[Entry] = ()
         self._summary: list[str] = []
-        self._made_of: tuple[object, ...] = ()
 
     @property
     def lanes(self) -> Sequence[LaneState]:
@@ -297,30 +295,21 @@ class ProfilesPage(ListPage):
         if not self._sides():
             self._profile()
 
-    def fill(self, snapshot: Snapshot, width: int) -> None:
-        sides, grouping = self._sides(), self._grouping
-        lanes = [f"{lane.spec.id} {lane.title}" for lane in self.lanes]
-        self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
-        column_indexes = range(8) if width >= _WIDE else _NARROW_COLUMNS
-        made_of = (grouping, column_indexes, *(side.profiles for side in sides))
-        if made_of != self._made_of:
-            self._made_of, self._rows, self._summary = made_of, (), []
-            if sides and grouping == _MEMORY:
-                self._summary = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
-                self.columns = tuple(memory_heads(sides))
-                self._rows = _memory_entries(sides)
-            elif sides:
-                first, second = sides
-                self._summary = sentences(compare(first.profiles, second.profiles), first.id, second.id)
-                names = heads(GROUPINGS[grouping], first.id, second.id)
-                self.columns = tuple(names[at] for at in column_indexes)
-                self._rows = _entries(
-                    compare(first.profiles, second.profiles, GROUPINGS[grouping]).rows, column_indexes
-                )
-        super().fill(snapshot, width)
-
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
-        return self._rows
+        lanes, sides, self._summary = [f"{lane.spec.id} {lane.title}" for lane in self.lanes], self._sides(), []
+        self.title_text = f"What explains the difference of {' and '.join(lanes)}" if lanes else "Two profiles"
+        if not sides:
+            return ()
+        if self._grouping == _MEMORY:
+            self._summary = [line for side in sides for line in memory_lines(side, f"{side.id}: ")]
+            self.columns = tuple(memory_heads(sides))
+            return _memory_entries(sides)
+        (first, second), grouping = sides, GROUPINGS[self._grouping]
+        self._summary = sentences(compare(first.profiles, second.profiles), first.id, second.id)
+        column_indexes = range(8) if self.app.size.width >= _WIDE else _NARROW_COLUMNS
+        names = heads(grouping, first.id, second.id)
+        self.columns = tuple(names[at] for at in column_indexes)
+        return _entries(compare(first.profiles, second.profiles, grouping).rows, column_indexes)
 
     def note(self) -> str:
         if self._grouping == _MEMORY:
@@ -335,7 +324,7 @@ class ProfilesPage(ListPage):
             rows += styled_lines(self._problem, width - 1, 3, WARN, " ")
         for line in self._summary:
             rows += styled_lines(line, width - 1, 3, STRONG, " ")
-        if not self._rows:
+        if not self.shown and not self.filter_text:
             ready = self._in_progress or self._problem
             hint = "" if ready else f"{self.key('choose')} profiles both lanes in turns; these steps do not count"
             return [BLANK, *rows, *styled_lines(hint, width - 1, 3, lead=" ")]
