@@ -91,19 +91,15 @@ def next_values(lanes: Sequence[LaneState], knob: Knob, direction: int) -> tuple
     """Return a knob's next values by lane, or a message."""
     if not lanes:
         return {}, "no lane is training"
-    requests: dict[str, KnobValue] = {}
-    ends: list[str] = []
-    for lane in lanes:
-        value, moved = _step(lane, knob, direction)
-        if moved is not None:
-            requests[lane.spec.name] = moved
-            continue
-        already = f"{knob.name.replace('_', ' ')} is already {show(value)}"
-        if knob.name == "batch_size" and direction > 0 and lane.process.data_examples is not None:
-            ends.append(f"{already}, and the data has {lane.process.data_examples} examples")
-        else:
-            ends.append(f"{already}; it takes {knob.allowed()}")
-    return requests, ends[0] if ends and not requests else ""
+    steps = {lane.spec.name: _step(lane, knob, direction) for lane in lanes}
+    requests = {name: moved for name, (_, moved) in steps.items() if moved is not None}
+    if requests:
+        return requests, ""
+    first = lanes[0]
+    already = f"{knob.name.replace('_', ' ')} is already {show(steps[first.spec.name][0])}"
+    if knob.name == "batch_size" and direction > 0 and first.process.data_examples is not None:
+        return {}, f"{already}, and the data has {first.process.data_examples} examples"
+    return {}, f"{already}; it takes {knob.allowed()}"
 
 
 def _step(lane: LaneState, knob: Knob, direction: int) -> tuple[KnobValue, KnobValue | None]:
