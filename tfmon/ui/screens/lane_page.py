@@ -248,18 +248,16 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
     part = lane.gpu_use.parts.get(gpu.key, GpuPart())
     yield "this lane", _text(part.lane_busy_pct, units.percent, " of the GPU's time")
     shared = ", shared with the CPU" if gpu.memory.unified else ""
-    used, total = _text(gpu.memory.used_bytes, units.memory), _text(gpu.memory.total_bytes, units.memory)
-    yield "memory", f"{used} of {total}{shared}"
+    yield "memory", _part(gpu.memory.used_bytes, gpu.memory.total_bytes, units.memory) + shared
     source = f" ({part.source})" if part.source else ""
     yield "used by lane", _text(part.used_bytes, units.memory) + source
     if isinstance(memory := batch_memory(lane), BatchMemory):
         yield "batch sizes", memory.text
     power, clocks, link, traffic = gpu.power, gpu.clocks, gpu.link, gpu.traffic
-    watts, limit = _text(power.power_w, units.watts), _text(power.power_limit_w, units.watts)
-    yield "power", f"{watts} of {limit}" + (f" ({power.source})" if power.source else "")
+    source = f" ({power.source})" if power.source else ""
+    yield "power", _part(power.power_w, power.power_limit_w, units.watts) + source
     yield "temperature", _text(gpu.temperature_c, units.celsius)
-    now, highest = _text(clocks.sm_clock_mhz, units.megahertz), _text(clocks.sm_clock_max_mhz, units.megahertz)
-    yield "clocks", f"{now} of {highest}"
+    yield "clocks", _part(clocks.sm_clock_mhz, clocks.sm_clock_max_mhz, units.megahertz)
     if isinstance(clocks.reasons, Missing):
         yield "limited by", units.absent(clocks.reasons)
     else:
@@ -300,8 +298,7 @@ def _of_host(host: HostSample) -> Lines:
     process = "tfmon's agent there" if host.host else "this monitor"
     yield "tfmon", _text(host.monitor_cpu_pct, lambda value: f"{value:.1f} %", f" of a core by {process}")
     yield "cores", _text(host.usable_cores, units.cores, " may be used")
-    used, total = _text(host.memory_used_bytes, units.memory), _text(host.memory_total_bytes, units.memory)
-    yield "memory", f"{used} of {total}"
+    yield "memory", _part(host.memory_used_bytes, host.memory_total_bytes, units.memory)
     yield "swap", f"{_text(host.swap_in_bytes_per_s, _rate)} in, {_text(host.swap_out_bytes_per_s, _rate)} out"
     yield "steal", _text(host.steal_pct, lambda value: f"{value:.1f} %", " of a core went to other machines")
     yield "throttled", _text(host.throttled_pct, units.percent, " of the container's periods")
@@ -312,6 +309,10 @@ def _of_host(host: HostSample) -> Lines:
 
 def _text(reading: Reading, write: Callable[[float], str], suffix: str = "") -> str:
     return units.reading(reading, lambda value: write(value) + suffix)
+
+
+def _part(part: Reading, whole: Reading, write: Callable[[float], str]) -> str:
+    return f"{_text(part, write)} of {_text(whole, write)}"
 
 
 def _rate(value: float) -> str:
