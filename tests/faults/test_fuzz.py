@@ -77,7 +77,7 @@ def test_any_events_in_any_order_can_be_taken_shown_and_told(lines):
     snapshot = demo.session.snapshot()
     for width, height in ((120, 36), (60, 14), (30, 3)):
         frame = draw(analyse(snapshot), Display(), width, height)
-        for row in itertools.chain(*frame.parts.values(), *frame.panes.values()):
+        for row in itertools.chain(frame.above, frame.below, *frame.panes.values()):
             assert not {id for text, _ in row for id in text if id < " " or "\x7f" <= id < "\xa0"}
     for lane in snapshot.lanes:
         assert lane_rows(analyse(snapshot), lane, 100)

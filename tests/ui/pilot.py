@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from tfmon.analysis.analysis import analyse
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.monitor import Ending
-from tfmon.ui.render.race_frame import PARTS, RaceFrame, draw
+from tfmon.ui.render.race_frame import RaceFrame, draw
 from tfmon.ui.render.rows import Row, cells, fit, plain
 from tfmon.ui.screens.lane_page import lane_rows
 from tfmon.ui.source import Display
@@ -77,14 +77,10 @@ def frame(demo: Demo, width: int = 120, height: int = 36, **view) -> RaceFrame:
 
 def rows_of(shown: RaceFrame) -> list[Row]:
     """Return the rows of a frame from top to bottom, with the panes side by side."""
-    rows: list[Row] = []
-    for name in PARTS:
-        if name == "status":
-            panes, columns = [*shown.panes.values()], shown.columns
-            for beside in (panes[at : at + columns] for at in range(0, len(panes), columns)):
-                rows += [fit(itertools.chain(*row), cells(rows[0])) for row in zip(*beside, strict=True)]
-        rows += shown.parts.get(name, ())
-    return rows
+    rows, panes, columns = [*shown.above], [*shown.panes.values()], shown.columns
+    for beside in (panes[at : at + columns] for at in range(0, len(panes), columns)):
+        rows += [fit(itertools.chain(*row), cells(rows[0])) for row in zip(*beside, strict=True)]
+    return [*rows, *shown.below]
 
 
 def text(shown: RaceFrame) -> str:

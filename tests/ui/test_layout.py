@@ -32,7 +32,7 @@ PAGES = ["question_mark", "k", "l", "c", "E", "d", "enter"]
 )  # fmt: skip
 def test_the_size_settles_whether_lanes_are_panes_or_a_table(width, height, lanes, panes):
     shown = frame(demo_of(lanes, []), width, height)
-    assert len(shown.panes) == panes and ("lines" in shown.parts) is (panes == 0)
+    assert len(shown.panes) == panes
 
 
 def demo_of(lanes: int, phases: list[str]) -> Demo:
@@ -67,11 +67,11 @@ def test_a_note_that_comes_and_goes_does_not_move_the_panes():
     demo = demo_of(2, [])
     analysis = analyse(demo.session.snapshot())
     first = draw(analysis, Display(), 120, 36)
-    rows = len(first.parts["verdict"])
+    rows = first.verdict
     later = draw(analysis, Display(verdict=(120, 36, rows + 1)), 120, 36)
-    assert len(later.parts["verdict"]) == rows + 1 and len(later.panes[0]) == len(first.panes[0]) - 1
+    assert later.verdict == rows + 1 and len(later.panes[0]) == len(first.panes[0]) - 1
     resized = draw(analysis, Display(verdict=(80, 36, rows + 1)), 120, 36)
-    assert len(resized.parts["verdict"]) == rows, "of another size"
+    assert resized.verdict == rows, "of another size"
 
 
 async def test_every_page_survives_every_size(monkeypatch, app, pilot):
@@ -98,7 +98,7 @@ async def test_every_part_has_the_size_for_which_its_rows_were_drawn(size):
         await pilot.resize_terminal(*size)
 
         def fits() -> bool:
-            shown = [one for one in app.screen.query(Lines) if one.display]
+            shown = [one for one in app.screen.query(Lines) if one.display and one.rows]
             drawn = {(len(one.rows), *{cells(row) for row in one.rows}) for one in shown}
             return drawn == {(one.size.height, one.size.width) for one in shown}
 

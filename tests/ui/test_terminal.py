@@ -89,14 +89,14 @@ async def test_nothing_is_drawn_while_the_terminal_takes_nothing_and_all_once_it
         fill(output)
         demo.clock.ahead(1)
         app.monitor.pull()
-        before = app.screen.lines["header"].rows
+        before = app.screen.above.rows
         demo.clock.ahead(60)
         app.monitor.pull()
-        assert app.screen.lines["header"].rows == before, "the frame is held back"
+        assert app.screen.above.rows == before, "the frame is held back"
         while app._batch_count:
             os.read(mine, 100_000)
             await pilot.pause()
-        await until(pilot, lambda: app.screen.lines["header"].rows != before)
+        await until(pilot, lambda: app.screen.above.rows != before)
         app.terminal = None
 
 

@@ -79,8 +79,8 @@ class Lines(Guarded, ScrollView, can_focus=False):
 
     DEFAULT_CSS = "Lines { width: 100%; height: auto; overflow: hidden; }"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, classes: str | None = None) -> None:
+        super().__init__(classes=classes)
         self.auto_links = False
         self.rows: tuple[Row, ...] = ()
 

@@ -99,19 +99,21 @@ def _details(analysis: Analysis, index: int, view: Display, width: int, shown: C
 Rows: TypeAlias = Sequence[Row]
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT, MIN_HEIGHT_ALONE = 40, 12, 6
 HEIGHT_WITH_TABS, HEIGHT_WITH_STATUS = 30, 18
-PARTS = ("tabs", "header", "verdict", "lines", "status", "timeline", "keys")
 
 
 @dataclass(frozen=True, slots=True)
 class RaceFrame:
-    """The rows of each part of the screen, and the panes in `columns`."""
+    """The rows above and below the panes, and the panes in `columns`."""
 
-    parts: Mapping[str, Rows]
+    above: Rows
+    below: Rows
     scales: Mapping[str, Scale]
     panes: Mapping[int, Rows]
     columns: int = 1
     per_page: int = 0
     """Lanes that fit as panes."""
+    verdict: int = 0
+    """Rows of the verdict."""
 
     def shown(self, analysis: Analysis) -> tuple[str, ...]:
         """Return the names of the displayed lanes; a table has all lanes."""
@@ -132,7 +134,7 @@ def draw(
             *([message_row] if message else []),
             *verdict_lines(analysis, view, width, height),
         ]
-        return RaceFrame({"lines": _filled(rows, width, height)}, view.scales, {})
+        return RaceFrame(_filled(rows, width, height), (), view.scales, {})
     has_tabs, has_status = height >= HEIGHT_WITH_TABS, height >= HEIGHT_WITH_STATUS
     room = height - 2 - has_tabs - has_status - (replay is not None)
     most = 0 if count == 1 else 1 if height < 20 else 2 if height < 30 else 3
@@ -145,18 +147,15 @@ def draw(
     lanes, columns, per_page = _arranged(analysis, view, width, room)
     hides = not has_status and 0 < len(lanes) < count and not view.stopping
     keys = keys_row(snapshot, view, width, hides=hides) if replay is None else replay_keys_row(replay, view, width)
-    parts: dict[str, Rows] = {
-        "tabs": [tab_row(view.tabs, "race", view.keys, width, alone=count == 1)] if has_tabs else [],
-        "header": [header_row(analysis, width)],
-        "verdict": verdict,
-        "status": [status_row(snapshot, view, per_page if lanes else 0, width)] if has_status else [],
-        "timeline": [timeline_row(replay, width)] if replay is not None else [],
-        "keys": [message_row if message and not has_status else keys],
-    }
-    fitted = {name: _filled(rows, width, len(rows)) for name, rows in parts.items()}
+    tabs = [tab_row(view.tabs, "race", view.keys, width, alone=count == 1)] if has_tabs else []
+    above = _filled([*tabs, header_row(analysis, width), *verdict], width)
+    status = [status_row(snapshot, view, per_page if lanes else 0, width)] if has_status else []
+    timeline = [timeline_row(replay, width)] if replay is not None else []
+    below = _filled([*status, *timeline, message_row if message and not has_status else keys], width)
     if not lanes:
         rows = lane_table(analysis, view, width, room) if count else _no_lanes(view, width, room)
-        return RaceFrame({**fitted, "lines": _filled(rows, width, room)}, view.scales, {}, per_page=per_page)
+        above += _filled(rows, width, room)
+        return RaceFrame(above, below, view.scales, {}, per_page=per_page, verdict=len(verdict))
     sizes = [*itertools.product(_divided(room, -(-len(lanes) // columns)), _divided(width, columns))]
     scaled = replace(view, scale=OWN) if view.zoomed else view
     charts = {wide: charts_of(snapshot, scaled, chart_width(wide)) for _, wide in sizes}
@@ -167,11 +166,11 @@ def draw(
         lane: panes[wide][lane].rows(high, heights_of(panes[wide]), charts[wide])
         for lane, (high, wide) in zip(lanes, sizes, strict=False)
     }
-    return RaceFrame(fitted, charts[sizes[0][1]].scales, drawn, columns, per_page)
+    return RaceFrame(above, below, charts[sizes[0][1]].scales, drawn, columns, per_page, len(verdict))
 
 
-def _filled(rows: Rows, width: int, height: int) -> Rows:
-    return [fit(row, width) for row in [*rows, *[BLANK] * height][:height]]
+def _filled(rows: Rows, width: int, height: int | None = None) -> list[Row]:
+    return [fit(row, width) for row in [*rows, *[BLANK] * (height or 0)][:height]]
 
 
 def _divided(cells: int, count: int) -> list[int]:

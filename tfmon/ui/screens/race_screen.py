@@ -19,7 +19,7 @@ from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render import chart, machine_rows
-from tfmon.ui.render.race_frame import PARTS, draw
+from tfmon.ui.render.race_frame import draw
 from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import OWN, SHARED, SPANS_S, focused_index, targets, titles
 
@@ -55,15 +55,13 @@ class RaceScreen(MonitorScreen):
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
-        self.lines = {name: Lines(id=name) for name in PARTS}
-        self.grid = Container(id="panes")
+        self.above, self.grid, self.below = Lines(), Container(id="panes"), Lines()
         self.per_page = 0
 
     def compose(self) -> ComposeResult:
-        for name, lines in self.lines.items():
-            if name == "status":
-                yield self.grid
-            yield lines
+        yield self.above
+        yield self.grid
+        yield self.below
 
     def redraw(self) -> None:
         if not self.grid.is_attached:
@@ -74,11 +72,9 @@ class RaceScreen(MonitorScreen):
         if monitor.view.note_failures(known.snapshot, frame.shown(known)):
             frame = draw(known, monitor.view, *size)
         monitor.view.scales, self.per_page = frame.scales, frame.per_page
-        monitor.view.verdict = (*self.app.size, len(frame.parts.get("verdict", ())))
-        for name, lines in self.lines.items():
-            rows = frame.parts.get(name, ())
-            lines.display = bool(rows)
-            lines.show(rows)
+        monitor.view.verdict = (*self.app.size, frame.verdict)
+        self.above.show(frame.above)
+        self.below.show(frame.below)
         self.grid.display = bool(frame.panes)
         self.grid.styles.grid_size_columns = frame.columns
         panes = [*self.grid.query(Pane)]
