@@ -104,10 +104,6 @@ class Monitor:
         screen: Screen[Any] = getattr(import_module(f"tfmon.ui.screens.{module}"), kind)(self)
         return screen
 
-    def over(self, source: Source) -> Monitor:
-        """Return a monitor for a source displayed above this one."""
-        return Monitor(self.app, source, charset=self.view.charset, keys=self.view.keys, below=self)
-
     @property
     def snapshot(self) -> Snapshot:
         """The current state."""
@@ -124,11 +120,6 @@ class Monitor:
         since_ns = max(self._touched_ns, snapshot.race.started_ns or snapshot.at_ns)
         calm = snapshot.at_ns - since_ns > CALM_NS
         return (training and not calm) or self.below is not None
-
-    def play(self) -> None:
-        """Draw if a recording is playing."""
-        if self.source.playback is not None and self.source.playback.state().playing:
-            self.pull()
 
     def _ranked(self, before: Ranking | None = None) -> Ranking | None:
         state = self.snapshot.sweep
@@ -309,8 +300,7 @@ class Monitor:
 
         def saved(line: str) -> None:
             self.view.busy = ""
-            closed = self.below is not None and self.screen not in self.app.screen_stack
-            shown = self.below if closed and self.below is not None else self
+            shown = self if self.below is None or self.screen in self.app.screen_stack else self.below
             same = shown is self and self.source.snapshot().race.number == race.number
             shown.notify(line if same else f"report of {race.scenario}: {line}")
             shown.pull()

@@ -89,11 +89,8 @@ COST_SAMPLES = 10
 
 def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> Row:
     """Return the message or focus, and the progress."""
-    left, right, count = (
-        _status(snapshot, view),
-        () if view.replay else progress_row(snapshot),
-        len(snapshot.lanes),
-    )
+    left, count = _status(snapshot, view), len(snapshot.lanes)
+    right = () if view.replay else progress_row(snapshot)
     if 0 < per_page < count:
         first = (focused_index(view, snapshot) or 0) // per_page * per_page
         last = min(count, first + per_page)

@@ -111,7 +111,9 @@ class RunsPage(ListPage):
 
         def show(opened: Source) -> None:
             monitor.unsay()
-            self.app.push_screen(monitor.over(opened).screen)
+            view = monitor.view
+            above = Monitor(monitor.app, opened, charset=view.charset, keys=view.keys, below=monitor)
+            self.app.push_screen(above.screen)
 
         monitor.say("opening the recording…")
         monitor.work(lambda: self.port.replay(str(entry.id)), show)

@@ -232,7 +232,11 @@ class ReplayScreen(RaceScreen, inherit_bindings=False):
         self._playback = monitor.source.playback
 
     def on_mount(self) -> None:
-        self.set_interval(REPLAY_PULL_S, self.monitor.play)
+        self.set_interval(REPLAY_PULL_S, self._play)
+
+    def _play(self) -> None:
+        if self._playback.state().playing:
+            self.monitor.pull()
 
     def on_unmount(self) -> None:
         if self.monitor.below is not None:
