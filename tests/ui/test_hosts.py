@@ -7,7 +7,7 @@ from tfmon.model.events import HostConnecting, HostLost, LanePrinted, MachineKno
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Machine
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import machine_rows
+from tfmon.ui.render import reading_rows
 from tfmon.ui.render.rows import plain
 
 from .pilot import app_of, frame, lane_page, press, rows_of, shown, until
@@ -34,7 +34,7 @@ def test_lanes_of_different_machines_train_at_the_same_time_and_those_of_one_tak
 def test_a_narrow_pane_names_the_machine_without_user_and_domain_and_an_address_whole(host, brief):
     demo = Demo((LaneSpec("cpu"), LaneSpec("gpu:1", {"batch_size": 256}, host=host)))
     snapshot = demo.session.snapshot()
-    names = machine_rows.lane_names(snapshot, snapshot.lanes[1])
+    names = reading_rows.lane_names(snapshot, snapshot.lanes[1])
     assert names[0].startswith(f"{host}/gpu:1 ") and names[-1] == brief
     assert sorted(names, key=len, reverse=True)[0] == names[0]
 

@@ -22,7 +22,7 @@ from tfmon.model.lane_state import LaneEnd, ProcessInfo, StepFacts
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample, Missing
 from tfmon.ui.keys import KEYS, PAGE_KEYS, RACE_KEYS, REPLAY_KEYS, STOP, label, watches
-from tfmon.ui.render import machine_rows
+from tfmon.ui.render import reading_rows
 from tfmon.ui.render.rows import cells, plain
 from tfmon.ui.screens.help import explained_numbers, help_rows
 from tfmon.ui.screens.lane_page import _of_gpu, _of_host, _of_lane, _of_machine
@@ -217,7 +217,10 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     gpu = replace(snapshot.gpus[0], activity=Missing("not told"))
     host = HostSample(at_ns=0, cpu_pct=1.0, memory_used_bytes=1.0, memory_total_bytes=2.0)
     remote = hosts_demo().session.snapshot()
-    there = (*machine_rows.lines(remote, remote.lanes[1]), *_of_machine(remote.machine_of(remote.lanes[1])))
+    there = (
+        *reading_rows.connection_lines(remote, remote.lanes[1]),
+        *_of_machine(remote.machine_of(remote.lanes[1])),
+    )
     shown = {name for name, _ in (*_of_lane(lane), *_of_gpu(lane, gpu), *_of_host(host), *there)}
     assert {"cpu", "discarded", "clocks", "steal", "round trip"} <= shown
     names = [name for section in EXPLAINED.values() for name, _ in section]

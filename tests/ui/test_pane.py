@@ -8,7 +8,7 @@ from tfmon.model.events import BadLine, KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.lane_events import KnobRefused, LaneFailed
 from tfmon.model.readings import Missing
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render import machine_rows
+from tfmon.ui.render import reading_rows
 from tfmon.ui.render.bars import refusal_line
 from tfmon.ui.render.chart import charts_of
 from tfmon.ui.render.pane import FRAME_CELLS, PaneRows, chart_width, heights_of
@@ -53,7 +53,7 @@ def test_memory_of_the_gpu_that_the_driver_does_not_tell_names_who_does():
     def words(**more) -> str:
         lane = snapshot.lane("gpu:0")
         lane = replace(lane, gpu_use=replace(lane.gpu_use, **more))
-        return plain([machine_rows.memory_row(lane, snapshot, 80)])[0]
+        return plain([reading_rows.gpu_memory_row(lane, snapshot, 80)])[0]
 
     of_all = "gpu mem GPU 1.2 GiB of 139 GiB · 38 MiB allocated (peak 51 MiB)"
     assert words(used_bytes=Missing("hidden")) == of_all

@@ -17,8 +17,8 @@ from tfmon.recordings.player import Player
 from tfmon.recordings.reader import Recording
 from tfmon.ui.app import MonitorApp
 from tfmon.ui.keys import RACE_KEYS, watches
+from tfmon.ui.render.bars import LEAST_BAR, timeline_row
 from tfmon.ui.render.rows import plain
-from tfmon.ui.render.timeline import LEAST_BAR, timeline_row
 from tfmon.ui.screens.help import HelpPage
 from tfmon.ui.screens.race_screen import TAKEN
 

@@ -1,9 +1,11 @@
-"""Header, tabs, status line, messages and keys."""
+"""Header, tabs, status line, time line, messages and keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+from rich.cells import cell_len
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
@@ -17,10 +19,10 @@ from tfmon.model.race import TURNS, RecordingState
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
-from tfmon.ui.render import machine_rows
+from tfmon.ui.render import reading_rows
 from tfmon.ui.render.reading_rows import REFUSED_NS
-from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, fit, meter, spread
-from tfmon.ui.render.style import KEY, STRONG, WARN, link, strong
+from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit, meter, spread
+from tfmon.ui.render.style import KEY, STRONG, TROUBLE, WARN, link, strong
 from tfmon.ui.render.verdict_rows import elapsed
 from tfmon.ui.source import Display, focused_index, running_line, shared_value, shows, targets
 
@@ -42,13 +44,13 @@ def header_row(analysis: Analysis, width: int) -> Row:
 
 
 def _header_parts(analysis: Analysis) -> Iterator[Row]:
-    snapshot, used = analysis.snapshot, machine_rows.machines(analysis.snapshot)
+    snapshot, used = analysis.snapshot, reading_rows.machines(analysis.snapshot)
     (host, state), *other_machines = used
     yield ((elapsed(snapshot), STRONG),)
     yield ((busy_badge(analysis), strong(WARN)),)
     yield ((_mode(snapshot), DIM),)
     if host or other_machines:
-        yield machine_rows.count_row(snapshot)
+        yield reading_rows.count_row(snapshot)
     if not other_machines:
         machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
         if machine.gpus:
@@ -65,7 +67,7 @@ def _header_parts(analysis: Analysis) -> Iterator[Row]:
 def busy_badge(analysis: Analysis) -> str:
     """Return a warning if other programs use the machine."""
     snapshot = analysis.snapshot
-    samples = [state.sample for _, state in machine_rows.machines(snapshot) if state.sample is not None]
+    samples = [state.sample for _, state in reading_rows.machines(snapshot) if state.sample is not None]
     others_pct = max((known(sample.others_cpu_pct) or 0.0 for sample in samples), default=0.0)
     is_reported = any(
         lane.bottleneck and lane.bottleneck.taken_by_others == MACHINE_BUSY for lane in analysis.lanes
@@ -287,3 +289,52 @@ def replay_keys_row(replay: ReplayState, view: Display, width: int) -> Row:
     play = ("replay.pause", "pause" if replay.playing else "play")
     rows = (play, *_PLAYBACK, ("help", "help"), ("quit", "back" if view.above else "quit"))
     return hint_row((Hint(" ".join(key_of(id, view.keys) for id in ids), word) for *ids, word in rows), width)
+
+
+_SIGNS = {"request": ("·", STRONG), "knob": ("┬", STRONG), "trouble": ("✗", strong(TROUBLE))}
+"""Later marks cover earlier marks."""
+MARK_NS = 4_000_000_000
+LEAST_BAR = 10
+
+
+def timeline_row(replay: ReplayState, width: int) -> Row:
+    """Return the time line; a click on a cell of its bar goes to that moment."""
+    speed = "" if replay.speed == 1 and not replay.playing else f" ×{replay.speed}"
+    state = "end" if replay.at_end else f"{'replay' if replay.playing else 'paused'}{speed}"
+    begin, now, end = (_clock(replay, at_ns) for at_ns in (replay.from_ns, replay.at_ns, replay.to_ns))
+    longest = max(len(begin), len(end))
+    left: list[Span] = [(f" {state:<11}", strong(WARN)), (f"{now:>{longest}}  ", STRONG), (f"{begin} ", TEXT)]
+    right: list[Span] = [(f" {end}", TEXT)]
+    count = f"  event {replay.event:>{len(str(replay.events))}} of {replay.events}"
+    passed = [mark for mark in replay.marks if replay.at_ns - MARK_NS <= mark.at_ns <= replay.at_ns]
+    note, style = crop(passed[-1].text, 40) if passed else "", STRONG
+    longest = max((cell_len(crop(mark.text, 40)) for mark in replay.marks), default=0)
+    if replay.note:
+        note, style = crop(replay.note, 60), strong(WARN)
+        longest = cell_len(note)
+    for part, size in (((count, DIM), cell_len(count)), ((f"  {note}", style), longest + 2)):
+        if cells(left) + cells(right) + size + 3 * LEAST_BAR <= width:
+            right += fit([part], size)
+    size = width - cells(left) - cells(right) - 1
+    if size < LEAST_BAR:
+        return tuple(left[:2])
+    return (*left, *_timeline(replay, size), *right)
+
+
+def _timeline(replay: ReplayState, width: int) -> list[Span]:
+    span_ns = max(1, replay.to_ns - replay.from_ns)
+
+    def cell_of(at_ns: int) -> int:
+        return max(0, min(width - 1, (at_ns - replay.from_ns) * (width - 1) // span_ns))
+
+    current = cell_of(replay.at_ns)
+    spans: list[Span] = [("━", TEXT) if cell < current else ("─", DIM) for cell in range(width)]
+    for mark in sorted(replay.marks, key=lambda mark: [*_SIGNS].index(mark.kind)):
+        spans[cell_of(mark.at_ns)] = _SIGNS[mark.kind]
+    spans[current] = ("█", strong(WARN))
+    times_ns = (replay.from_ns + span_ns * cell // (width - 1) for cell in range(width))
+    return [(text, link(style, f"go_to({at_ns})")) for (text, style), at_ns in zip(spans, times_ns, strict=True)]
+
+
+def _clock(replay: ReplayState, at_ns: int) -> str:
+    return units.signed_clock((at_ns - (replay.from_ns if replay.started_ns is None else replay.started_ns)) / 1e9)

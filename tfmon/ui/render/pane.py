@@ -17,7 +17,7 @@ from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, machine_rows, reading_rows
+from tfmon.ui.render import chart, lifecycle, reading_rows
 from tfmon.ui.render.chart import Charts
 from tfmon.ui.render.reading_rows import LABEL_CELLS, labelled
 from tfmon.ui.render.rows import (
@@ -98,7 +98,7 @@ class PaneRows:
         """Return the pane's rows; `heights` are from `heights_of`."""
         lane, width, room = self.lane, self.width, height - 2
         if lane.phase in (FAILED, ABSENT):
-            again = machine_rows.reconnection_text(self.snapshot, lane)
+            again = reading_rows.reconnection_text(self.snapshot, lane)
             body = lifecycle.trouble_rows(lane, width, room, again, keys=not self.view.replay)
         elif lane.phase in STAGES and not lane.points:
             body = self._preparing(room)
@@ -145,7 +145,7 @@ class PaneRows:
         lane, width = self.lane, self.width
         room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
         first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
-        if machine_rows.connecting(self.snapshot, lane):
+        if reading_rows.connecting(self.snapshot, lane):
             first = f"connecting to {lane.spec.host}"
         rows = lifecycle.progress_rows(lane, self.snapshot.at_ns, width, room, self.accent, first)
         names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
@@ -163,10 +163,10 @@ class PaneRows:
         lane = self.lane
         (left, right, _, _, flat, _), edge = self._frame()
         state = self._state(width)
-        silent = machine_rows.silent_s(self.snapshot, lane) is not None
+        silent = reading_rows.silent_s(self.snapshot, lane) is not None
         warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, self.snapshot.at_ns) is not None
         style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
-        names, id = machine_rows.lane_names(self.snapshot, lane), "" if self.alone else lane.spec.id or "?"
+        names, id = reading_rows.lane_names(self.snapshot, lane), "" if self.alone else lane.spec.id or "?"
         room = width - 7 - max(len(state), len(state.replace(WAITING, AT_WORK)))
         if state in (AT_WORK, WAITING) and min(map(cell_len, names)) > room - 4 - len(id):
             state, room = AT_WORK[0] if state == AT_WORK else "·", width - 8
@@ -192,7 +192,7 @@ class PaneRows:
             return "ending"
         if (hung_s := lifecycle.stalled_s(lane, now_ns)) is not None:
             return f"stalled {units.clock(hung_s)}"
-        if (silent_s := machine_rows.silent_s(self.snapshot, lane)) is not None:
+        if (silent_s := reading_rows.silent_s(self.snapshot, lane)) is not None:
             return f"link silent {units.clock(silent_s)}"
         since_ns, doing = lane.phase_since_ns, phase_text(lane, self.snapshot)
         in_turns = lane.phase == RACING and race.mode == TURNS and not self.alone
@@ -206,7 +206,7 @@ class PaneRows:
         """The rows of each reading, in display order."""
         width = self.width
         lane, accent, snapshot, bottleneck = self.lane, self.accent, self.snapshot, self.analysed.bottleneck
-        over, silent_s = snapshot.over, machine_rows.silent_s(snapshot, lane)
+        over, silent_s = snapshot.over, reading_rows.silent_s(snapshot, lane)
         any_gpu = not over and any(lane.spec.kind == "gpu" for lane in snapshot.lanes)
         speed, interval = self.analysed.speed, ""
         if speed and over:
@@ -225,8 +225,8 @@ class PaneRows:
             "knobs": reading_rows.knobs_rows(lane, width, _MOST),
             "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
             "memory": [] if over else [reading_rows.memory_row(lane)],
-            "gpu": [machine_rows.load_row(lane, snapshot, width, accent)] if any_gpu else [],
-            "gpu memory": [machine_rows.memory_row(lane, snapshot, width)] if any_gpu else [],
+            "gpu": [reading_rows.gpu_load_row(lane, snapshot, width, accent)] if any_gpu else [],
+            "gpu memory": [reading_rows.gpu_memory_row(lane, snapshot, width)] if any_gpu else [],
             "measured": styled_lines(self.analysed.measured_text if over else "", width, _MOST, DIM),
             "note": [note] if note else [],
             **(self._single_lane_rows(width) if self.alone else {}),

@@ -13,14 +13,21 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_layout import DASH
 from tfmon.model.lane_state import STAGES
 from tfmon.model.ports import ReplayState
-from tfmon.ui.render import lifecycle, machine_rows
-from tfmon.ui.render.bars import header_row, keys_row, message_of, replay_keys_row, status_row, tab_row
+from tfmon.ui.render import lifecycle, reading_rows
+from tfmon.ui.render.bars import (
+    header_row,
+    keys_row,
+    message_of,
+    replay_keys_row,
+    status_row,
+    tab_row,
+    timeline_row,
+)
 from tfmon.ui.render.chart import charts_of
 from tfmon.ui.render.pane import FRAME_CELLS, PaneRows, chart_width, heights_of, phase_text
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, fit, fitting_name, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, link, strong
 from tfmon.ui.render.table import BAR_HEAD, interval_bar, reach_of
-from tfmon.ui.render.timeline import timeline_row
 from tfmon.ui.render.verdict_rows import verdict_lines, verdict_rows
 from tfmon.ui.source import OWN, Display, Scale, focused_index, shows
 
@@ -40,7 +47,7 @@ def lane_table(analysis: Analysis, view: Display, width: int, height: int) -> li
     for index, analysed in enumerate(analysis.lanes):
         lane = analysed.lane
         mark = "▲" if lane.spec.id == verdict.winner_id else " "
-        name = fitting_name(machine_rows.lane_names(analysis.snapshot, lane), room)
+        name = fitting_name(reading_rows.lane_names(analysis.snapshot, lane), room)
         row: list[Span] = [
             (f" {mark} {lane.spec.id} ", link(strong(lane_style(index)), f"focus_lane({index})")),
             (name.ljust(room), STRONG if lane.spec.name == view.focused else TEXT),

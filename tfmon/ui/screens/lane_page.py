@@ -25,7 +25,7 @@ from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, machine_rows
+from tfmon.ui.render import chart, lifecycle, reading_rows
 from tfmon.ui.render.reading_rows import UNKNOWN, time_parts
 from tfmon.ui.render.rows import DIM, TEXT, Row, beside, entry, section
 from tfmon.ui.render.style import STRONG, WARN
@@ -128,7 +128,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = T
     if (account := account_of(lane)) is not None:
         groups = [(part, f"{time}, {share}".rstrip(", ")) for part, time, share, _ in account_lines(account)]
         add("The whole run (A has its lines)", (line for line in groups if line[0][0] != "·"))
-    add(f"Connection to {lane.spec.host}", machine_rows.lines(snapshot, lane))
+    add(f"Connection to {lane.spec.host}", reading_rows.connection_lines(snapshot, lane))
     for gpu in gpus:
         heading = _aged("GPU" if len(gpus) == 1 else f"GPU {gpu.index}", snapshot, gpu)
         add(heading, _of_gpu(lane, gpu), host.gpu_history.get(gpu.key, ()))

@@ -18,7 +18,7 @@ from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render import chart, machine_rows
+from tfmon.ui.render import chart, reading_rows
 from tfmon.ui.render.race_frame import draw
 from tfmon.ui.screens.page import MonitorScreen, bound
 from tfmon.ui.source import OWN, SHARED, SPANS_S, focused_index, targets, titles
@@ -116,7 +116,7 @@ class RaceScreen(MonitorScreen):
             return
         mode = CONCURRENT if self.monitor.snapshot.race.mode == TURNS else TURNS
         self.monitor.source.send(Command("change mode", name=mode))
-        self.monitor.say(machine_rows.mode_message(self.monitor.snapshot, mode))
+        self.monitor.say(reading_rows.mode_message(self.monitor.snapshot, mode))
 
     def action_restart(self) -> None:
         if not self.may_act():
