@@ -224,8 +224,9 @@ def _nice_top(peak: float, previous: float, *, binary: bool = False) -> float:
 
 
 LABEL_CELLS = 6
-_LEFT_DOTS = (0x40, 0x44, 0x46, 0x47)
-_RIGHT_DOTS = (0x80, 0xA0, 0xB0, 0xB8)
+_LEFT_DOTS, _RIGHT_DOTS = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)
+_CELLS = " " + "".join(chr(0x2800 + left + right) for left in _LEFT_DOTS for right in _RIGHT_DOTS)[1:]
+"""Braille by the heights of the left and the right column, each from 0 to 4."""
 _MIDDLE_HEIGHT = 9
 
 
@@ -290,16 +291,8 @@ def _clipped(lines: list[str], shares: Values) -> list[str]:
 
 @functools.lru_cache(maxsize=2_048)
 def _braille_column(left: int, right: int, height: int) -> str:
-    return "".join(_braille(left - row * 4, right - row * 4) for row in reversed(range(height)))
-
-
-def _braille(left: int, right: int) -> str:
-    if left <= 0 and right <= 0:
-        return " "
-    dots = _LEFT_DOTS[min(left, 4) - 1] if left > 0 else 0
-    if right > 0:
-        dots |= _RIGHT_DOTS[min(right, 4) - 1]
-    return chr(0x2800 + dots)
+    heights = ((max(0, min(4, dots - 4 * row)) for dots in (left, right)) for row in reversed(range(height)))
+    return "".join(_CELLS[len(_RIGHT_DOTS) * in_left + in_right] for in_left, in_right in heights)
 
 
 def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str]) -> str:
