@@ -40,29 +40,14 @@ def fit(row: Iterable[Span], width: int) -> Row:
 
 @functools.lru_cache(maxsize=2_048)
 def _fit(row: Row, width: int) -> Row:
-    out: list[Span] = []
+    spans: list[Span] = []
     left = width
     for raw, style in row:
-        if left <= 0 or not raw:
-            continue
-        text = (
-            raw
-            if raw.isprintable()
-            else "".join(character if character.isprintable() else " " for character in raw)
-        )
-        if cell_len(text) > left:
-            text = set_cell_size(crop(text, left), left)
+        text = "".join(character if character.isprintable() else " " for character in raw)
+        text = text if cell_len(text) <= left else set_cell_size(crop(text, left), left)
+        spans.append((text, style))
         left -= cell_len(text)
-        if out and out[-1][1] == style:
-            out[-1] = (out[-1][0] + text, style)
-        else:
-            out.append((text, style))
-    if left > 0:
-        if out and out[-1][1] == TEXT:
-            out[-1] = (out[-1][0] + " " * left, TEXT)
-        else:
-            out.append((" " * left, TEXT))
-    return tuple(out)
+    return tuple((text, style) for text, style in (*spans, (" " * left, TEXT)) if text)
 
 
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
