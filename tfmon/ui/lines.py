@@ -87,8 +87,7 @@ class Lines(Guarded, ScrollView, can_focus=False):
     def show(self, rows: Sequence[Row]) -> None:
         """Display other rows."""
         old, self.rows = self.rows, tuple(rows)
-        if len(old) != len(self.rows):
-            self.virtual_size = Size(0, len(self.rows))
+        self.virtual_size = Size(0, len(self.rows))
         top, (width, height) = self.scroll_offset.y, self.size
         for y in range(height):
             if self.rows[top + y : top + y + 1] != old[top + y : top + y + 1]:

@@ -53,10 +53,8 @@ def _fit(row: Row, width: int) -> Row:
 def spread(left: Iterable[Span], right: Iterable[Span], width: int) -> Row:
     """Return a row with parts at both ends; the right part has priority."""
     right = tuple(right)
-    if cells(right) > width:
-        right = fit(right, width)
-    room = width - cells(right)
-    return (*fit(left, room), *right)
+    room = max(0, width - cells(right))
+    return (*fit(left, room), *fit(right, width - room))
 
 
 def meter(share: float, length: int, style: str) -> Row:
