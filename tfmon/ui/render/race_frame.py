@@ -165,7 +165,7 @@ def draw(
         return RaceFrame(above, below, view.scales, {}, per_page=per_page, verdict=len(verdict))
     sizes = [*itertools.product(_divided(room, -(-len(lanes) // columns)), _divided(width, columns))]
     scaled = replace(view, scale=OWN) if view.zoomed else view
-    charts = {wide: charts_of(snapshot, scaled, chart_width(wide)) for _, wide in sizes}
+    charts = {wide: charts_of(snapshot, scaled, chart_width(wide)) for wide in {wide for _, wide in sizes}}
     panes = {
         wide: [PaneRows(analysis, lane, view, wide - FRAME_CELLS) for lane in range(count)] for wide in charts
     }
