@@ -159,10 +159,8 @@ def longer_text(
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:
     """Return the time of `missing` more rounds as text."""
-    ends, pace_s = (
-        [lane.slices[-1].at_ns for lane in lanes if lane.slices],
-        round_s([lane.slices for lane in lanes]),
-    )
+    ends = [lane.slices[-1].at_ns for lane in lanes if lane.slices]
+    pace_s = round_s([lane.slices for lane in lanes])
     if pace_s is None and ends and snapshot.race.started_ns is not None:
         pace_s = (max(ends) - snapshot.race.started_ns) / 1e9
     if pace_s is None or missing < 1:

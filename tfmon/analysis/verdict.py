@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -232,12 +231,11 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
 
     by_name = {lane.spec.name: throughput for lane, throughput in compared}
 
-    @functools.cache
-    def pairs_of(lane: str, other: str) -> Sequence[Pair]:
-        return statistics.pairs_of(by_name[lane].slices, by_name[other].slices)
+    def pairs_of(lane: LaneState, other: LaneState) -> Sequence[Pair]:
+        return statistics.pairs_of(by_name[lane.spec.name].slices, by_name[other.spec.name].slices)
 
     def compared_with(lane: LaneState, other: LaneState) -> LogRatio | None:
-        pairs = pairs_of(lane.spec.name, other.spec.name)
+        pairs = pairs_of(lane, other)
         two_machines = snapshot.machine_key(lane) != snapshot.machine_key(other)
         return statistics.compare(pairs, race.between, in_turns=not together, two_machines=two_machines)
 
@@ -281,7 +279,7 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     several, limits = len(lanes) > 2 and not together, ""
     if not together:
         undecided = not lost and kind in (NOT_YET, TOO_CLOSE)
-        limits = note(snapshot, lanes, pairs_of(fastest.spec.name, slowest.spec.name), undecided=undecided)
+        limits = note(snapshot, lanes, pairs_of(fastest, slowest), undecided=undecided)
     elif snapshot.machines < len(snapshot.lanes):
         limits = CONTENDED + ("" if snapshot.over else TAKE_TURNS)
     factor, interval = units.ratio_in(shown.value, shown.low, shown.high)
