@@ -72,11 +72,10 @@ class Shares:
 
     def of_time(self, steps_share: float) -> Shares:
         """Return the same parts in percent of all time."""
-        names = (part.name for part in fields(self) if part.name.endswith("_pct"))
+        names = [part.name for part in fields(self) if part.name.endswith("_pct")]
         parts: dict[str, Any] = {name: getattr(self, name) for name in names if name != "retraced_steps_pct"}
-        return replace(
-            self, **{name: part * steps_share for name, part in parts.items() if known(part) is not None}
-        )
+        known_parts = {name: part for name, part in parts.items() if known(part) is not None}
+        return replace(self, **{name: part * steps_share for name, part in known_parts.items()})
 
     @property
     def largest(self) -> BottleneckKind:
@@ -164,10 +163,8 @@ def sentence(
 ) -> str:
     """Return text such as "input-bound: waiting for batches takes 62 % of the time"."""
     first, *rest = kinds
-    names, takes = (
-        [_NAMES.get(kind, kind) for kind in kinds],
-        f"{phrases[first]} takes {shares.share(first):.0f} %",
-    )
+    names = [_NAMES.get(kind, kind) for kind in kinds]
+    takes = f"{phrases[first]} takes {shares.share(first):.0f} %"
     if not rest:
         return f"{names[0] if first == 'eager' else f'{names[0]}-bound'}: {takes} of {whole}"
     size = shares.sync_pct if rest[0] == "sync" else shares.share(rest[0])

@@ -83,31 +83,22 @@ def setting_text(knob: str, value: object) -> str:
 def causes_of(lane: LaneState, kinds: Iterable[str] = (), knobs: Sequence[Knob] = ()) -> tuple[Cause, ...]:
     """Return the observed causes, then the supposed causes."""
     whole = whole_of(lane)
-    seen = [
-        symptom
-        for symptom in _without_symptoms(lane.script.causes)
-        if symptom.cause in KINDS and _matters(symptom, lane, whole)
-    ]
-    observed = [
-        _observed(symptom, lane, whole, knobs) for symptom in sorted(seen, key=lambda symptom: -symptom.cost_ns)
-    ]
+    seen = sorted(_without_symptoms(lane.script.causes), key=lambda cause: -cause.cost_ns)
+    known_causes = [cause for cause in seen if cause.cause in KINDS and _matters(cause, lane, whole)]
+    observed = [_observed(cause, lane, whole, knobs) for cause in known_causes]
     observed_ids, lines = {cause.id for cause in observed}, {line for cause in observed for line in cause.code}
     supposed = dict.fromkeys(cause for kind in kinds for cause in _supposed(kind, lane, knobs))
     shares, of_input = shares_of(lane), [cause for cause in observed if KINDS[cause.id].of_input]
     waits = whole.steps * (known(shares.input_pct) or 0.0) if shares is not None else 0.0
     explained = bool(of_input) and explains(of_input, waits)
     of_step = any(KINDS[cause.id].of_step for cause in observed)
-    return (
-        *observed,
-        *(
-            cause
-            for cause in supposed
-            if cause.id not in observed_ids
-            and not (explained and (cause.by_hand or lane.over) and cause.id.startswith("input_"))
-            and not (of_step and cause.id in OF_STEP)
-            and lines.isdisjoint(cause.code)
-        ),
-    )
+    causes = list(observed)
+    for cause in supposed:
+        known_input = explained and (cause.by_hand or lane.over) and cause.id.startswith("input_")
+        repeats = cause.id in observed_ids or not lines.isdisjoint(cause.code)
+        if not (known_input or repeats or (of_step and cause.id in OF_STEP)):
+            causes.append(cause)
+    return tuple(causes)
 
 
 def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
@@ -121,25 +112,19 @@ def _without_symptoms(causes: Sequence[CauseSeen]) -> Iterator[CauseSeen]:
 
 def explains(causes: Iterable[Cause], pct: float) -> bool:
     """Return whether observed causes take at least half of `pct`."""
-    return (
-        sum(cause.share_pct or 0.0 for cause in causes if cause.count and cause.id != "iterator_freed") >= pct / 2
-    )
+    observed = (cause for cause in causes if cause.count and cause.id != "iterator_freed")
+    return sum(cause.share_pct or 0.0 for cause in observed) >= pct / 2
 
 
 def _traits(lane: LaneState, seen: CauseSeen | None = None) -> frozenset[str]:
-    more = (
-        ()
-        if seen is None
-        else (
-            OBSERVED,
-            f"of {seen.subject.partition('(')[0]}",
-            *(name for name, figure in seen.figures.items() if figure),
-        )
-    )
     script, progress = lane.script, lane.script.progress
+    traits = {*script.step_traits, *script.input_traits, *(() if lane.over else (RUNS,))}
+    if seen is not None:
+        traits |= {OBSERVED, f"of {seen.subject.partition('(')[0]}"}
+        traits |= {name for name, figure in seen.figures.items() if figure}
     if progress is not None and (progress.epochs > 1 or progress.epochs_done):
-        more = (*more, EPOCHS)
-    return frozenset((*script.step_traits, *script.input_traits, *more, *([] if lane.over else [RUNS])))
+        traits.add(EPOCHS)
+    return frozenset(traits)
 
 
 def _matters(seen: CauseSeen, lane: LaneState, whole: Whole) -> bool:
@@ -285,10 +270,9 @@ def code_of(lane: LaneState | None, knob: str, value: KnobValue, *, by_hand: boo
             return begin, f"options.threading.private_threadpool_size = {threads}", end
         case "learning_rate":
             return (f"optimizer.learning_rate = {show(value)}  # or where the optimizer is made",)
-    knob_line = (
-        f'{knob} = report.knob("{knob}", {value!r})' if script else f"# {knob} = {show(value)} in the scenario"
-    )
-    return (knob_line,)
+    if script:
+        return (f'{knob} = report.knob("{knob}", {value!r})',)
+    return (f"# {knob} = {show(value)} in the scenario",)
 
 
 def code_to_keep(lane: LaneState, knobs: Sequence[Knob]) -> Iterator[tuple[str, tuple[str, ...]]]:

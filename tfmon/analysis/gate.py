@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,15 +109,12 @@ def judge(
     for race in races:
         baseline, run = race.first.scenario, race.second.scenario
         if baseline != run:
-            raise UsageError(
-                f"the baseline is of {baseline} and the run of {run}", "race the same scenario for both"
-            )
+            what = f"the baseline is of {baseline} and the run of {run}"
+            raise UsageError(what, "race the same scenario for both")
         if not race.lanes:
             raise UsageError("the baseline and the run have no lane in common", "; ".join(race.unpaired))
-    lanes = [
-        [(race, pair) for race in races for pair in race.lanes if pair.id == wanted.id]
-        for wanted in races[0].lanes
-    ]
+    every = [(race, pair) for race in races for pair in race.lanes]
+    lanes = [[(race, pair) for race, pair in every if pair.id == wanted.id] for wanted in races[0].lanes]
     if watched == SLOWER:
         looks = Looks(kind, choices=len(lanes))
         return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
@@ -133,10 +131,8 @@ def _memories(pairs: Sequence[Pair]) -> list[str]:
 def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
     """A race is one process of a lane, so one race has no interval."""
     field = "gpu_memory_peak_bytes" if memory == GPU_MEMORY else "peak_private_bytes"
-    baseline, run = (
-        [math.log(size) for lane in lanes if (size := getattr(lane, field))]
-        for lanes in zip(*((pair.first, pair.second) for _, pair in pairs), strict=True)
-    )
+    baseline = [math.log(size) for _, pair in pairs if (size := getattr(pair.first, field))]
+    run = [math.log(size) for _, pair in pairs if (size := getattr(pair.second, field))]
     lane, reason = f"{pairs[0][1].second.full_name}, {memory}", _obstacle(pairs, count, contended=False)
     if reason or not baseline or not run:
         side = "run" if baseline else "baseline"
@@ -231,10 +227,8 @@ def _increase(first: Sequence[float | None], second: Sequence[float | None]) -> 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
     missing = [] if len(pairs) == count else ["not every race has it"]
-    reasons = (
-        obstacle for race, pair in pairs for obstacle in _obstacles(race.first, race.second, pair, contended)
-    )
-    return "; ".join(dict.fromkeys([*missing, *reasons]))
+    reasons = [_obstacles(race.first, race.second, pair, contended) for race, pair in pairs]
+    return "; ".join(dict.fromkeys(itertools.chain(missing, *reasons)))
 
 
 def _obstacles(first: RaceResult, second: RaceResult, pair: LanePair, contended: bool) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tfmon.analysis.analysis import Analysis, LaneAnalysis
-from tfmon.analysis.batch_memory import BatchMemory, batch_memory
+from tfmon.analysis.batch_memory import batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.compare_profiles import profiled_pair
 from tfmon.analysis.health import concerns, waits_of
@@ -44,6 +44,8 @@ from tfmon.version import __version__
 NO_STEP = "no steady step was measured"
 NO_UPDATE = "no update of a custom TensorFlow loop was seen"
 NO_SCRIPT = "the lane trains a scenario"
+NO_ALLOCATOR = "TensorFlow's allocator keeps no figures here"
+NOT_CHOSEN = "the lane's device was named, or there was one"
 FEW_SLICES = "too few slices were measured in turns"
 UNREPORTED = {"processes": "other_processes", "threads": "other_threads", "stdin": "stdin", "end": "end"}
 """Facts without a field, and names in `missing`."""
@@ -185,7 +187,8 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         samples = snapshot.place_of(lane).history
         stolen = _mean_share([sample.steal_pct for sample in samples])
         others_cores = _mean_share([sample.others_cpu_pct for sample in samples])
-    memory = batch_memory(lane)
+    fits = batch_memory(lane)
+    memory = (None, fits.reason) if isinstance(fits, Missing) else (fits.to_json(), "")
     state: State = "failed" if lane.phase == FAILED else "absent" if lane.phase == ABSENT else "finished"
     return LaneResult(
         id=lane.spec.id,
@@ -193,9 +196,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         label=snapshot.called(lane),
         host=lane.spec.host,
         device=lane.spec.device,
-        device_chosen=read.value(
-            "device_chosen", lane.spec.chosen, "the lane's device was named, or there was one"
-        ),
+        device_chosen=read.value("device_chosen", lane.spec.chosen, NOT_CHOSEN),
         device_name=read.value("device_name", snapshot.device_name(lane)),
         state=state,
         error=trouble.message if trouble is not None else None,
@@ -235,19 +236,13 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         gpu_busy_pct=read.number("gpu_busy_pct", use.racing_busy_pct.value, no_gpu or no_load),
         gpu_memory_used_bytes=read.whole("gpu_memory_used_bytes", use.used_bytes),
         gpu_memory_allocated_bytes=read.whole(
-            "gpu_memory_allocated_bytes",
-            use.allocated_bytes,
-            no_gpu or "TensorFlow's allocator keeps no figures here",
+            "gpu_memory_allocated_bytes", use.allocated_bytes, no_gpu or NO_ALLOCATOR
         ),
         gpu_memory_peak_bytes=read.whole(
             "gpu_memory_peak_bytes", use.used_bytes if use.peak_bytes is None else use.peak_bytes
         ),
         gpu_memory_source=read.value("gpu_memory_source", use.source, "no memory is known to be used"),
-        batch_memory=read.value(
-            "batch_memory",
-            memory.to_json() if isinstance(memory, BatchMemory) else None,
-            memory.reason if isinstance(memory, Missing) else "",
-        ),
+        batch_memory=read.value("batch_memory", *memory),
         gpus=tuple(_gpu(gpu, lane) for gpu in gpus),
         bottleneck=read.value("bottleneck", bottleneck.kind if bottleneck else "", few),
         bottleneck_text=read.value("bottleneck_text", bottleneck.text if bottleneck else "", few),

@@ -131,15 +131,9 @@ def _read(plane: Plane) -> GpuTrace:
 def pending(space: Space, gpus: Iterable[GpuTrace]) -> Times:
     """Return the time between launches and their work, if known."""
     starts = {launch: start for gpu in gpus for launch, start in gpu.starts.items()}
-    launches = (
-        (event.end_ps, starts[launch])
-        for plane in space.planes
-        if plane.name.startswith(_HOST) and starts
-        for line in plane.lines
-        for event in line.events
-        if (launch := event.stats.get(_LAUNCH)) in starts
-    )
-    return unite(launches)
+    lines = [line for plane in space.planes if plane.name.startswith(_HOST) and starts for line in plane.lines]
+    launched = [event for line in lines for event in line.events if event.stats.get(_LAUNCH) in starts]
+    return unite((event.end_ps, starts[event.stats[_LAUNCH]]) for event in launched)
 
 
 def _work(plane: Plane) -> Iterator[tuple[str, TraceEvent]]:

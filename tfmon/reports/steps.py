@@ -17,18 +17,9 @@ from tfmon.model.readings import Missing, known
 from tfmon.reports import DASH, Chart, Section, Table, charts
 from tfmon.reports.charts import Bar, Point, Series
 
-PARTS = (
-    "waiting for batches",
-    "copying to the device",
-    "dispatch",
-    "compute",
-    "tracing",
-    "reading the loss",
-    "tfmon itself",
-    "other Python",
-)
+INPUT, COPY, DISPATCH, BOTH = "waiting for batches", "copying to the device", "dispatch", "compute"
+PARTS = (INPUT, COPY, DISPATCH, BOTH, "tracing", "reading the loss", "tfmon itself", "other Python")
 """`page.css` has their colours."""
-BOTH = "compute"
 ACCOUNT = "Where the time of the run went"
 BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
