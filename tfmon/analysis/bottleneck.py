@@ -7,7 +7,7 @@ ineffective use).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tfmon import units
@@ -149,12 +149,9 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
     """Return the largest avoidable loss besides traces, or ""."""
-    causes = causes_of(lane) if bottleneck is None else bottleneck.causes
-    losses = [
-        (cause.share_pct, cause.brief)
-        for cause in causes
-        if cause.share_pct and not cause.id.startswith("retrace_")
-    ]
+    causes: Iterable[Cause] = causes_of(lane) if bottleneck is None else bottleneck.causes
+    causes = [cause for cause in causes if not cause.id.startswith("retrace_")]
+    losses = [(cause.share_pct, cause.brief) for cause in causes if cause.share_pct]
     whole, account = whole_of(lane), account_of(lane)
     shares = lane.discarded_shares
     if whole.ns and account is not None:

@@ -255,13 +255,10 @@ def _explained(
         if row.share is not None and row.share > 0:
             largest.append(row)
             share += row.share
-    missed = [
-        [
-            sum(times[row.name, row.kind][side][index] for row in largest) - share * step
-            for index, step in enumerate(step_times)
-        ]
-        for side, step_times in enumerate(steps)
-    ]
+    missed: list[list[float]] = []
+    for side, step_times in enumerate(steps):
+        parts = [times[row.name, row.kind][side] for row in largest]
+        missed.append([sum(part[at] for part in parts) - share * step for at, step in enumerate(step_times)])
     reach = _reach(*missed)
     ends = None if reach is None else (share - reach / abs(whole), share + reach / abs(whole))
     return Explained(tuple(row.name for row in largest), share, ends)

@@ -95,9 +95,8 @@ def waits_of(lane: LaneState) -> Waits | None:
 
 
 def _every_s(lane: LaneState, others_ns: float, wait_ns: float) -> float | None:
-    windows = [
-        point for point in lane.measurements.steady_points if point.at_ns > lane.points[-1].at_ns - LATELY_NS
-    ]
+    windows = lane.measurements.steady_points
+    windows = [window for window in windows if window.at_ns > lane.points[-1].at_ns - LATELY_NS]
     long = [window for window in windows if window.span_ns - window.steps * others_ns > wait_ns / 2]
     gaps_ns = [later.at_ns - earlier.at_ns for earlier, later in itertools.pairwise(long)]
     if len(long) < LEAST_WAITS or long[-1].in_slice or max(gaps_ns) > EVEN * min(gaps_ns):
@@ -352,11 +351,8 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         loss: The largest avoidable loss of time.
         brief: Whether to include only the worst fault.
     """
-    result = [
-        concern
-        for concern in concerns(snapshot, lane)
-        if FIRST_BATCHES not in concern.text or FIRST_BATCHES not in loss
-    ]
+    result, in_loss = concerns(snapshot, lane), FIRST_BATCHES in loss
+    result = tuple(concern for concern in result if not (in_loss and FIRST_BATCHES in concern.text))
     if lane.trouble is not None:
         faults = [concern for concern in result if concern.id != "stands_still" and concern.is_fault]
         before = [] if brief else [concern.text for concern in faults]

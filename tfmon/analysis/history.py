@@ -157,12 +157,12 @@ def _at_s(period: Period, snapshot: Snapshot) -> float:
 def change_news(snapshot: Snapshot, rows: Sequence[ChangeResult]) -> str:
     """Return text about the latest changes by the user."""
     count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
-    rows = [row for row in rows if not row.change.startswith("became ")]
-    last = rows[len(rows) - count :]
-    news = [
-        (row, row.change if index == 0 or row.change != last[0].change else "") for index, row in enumerate(last)
-    ]
-    return "; ".join(f"{' '.join(filter(None, (row.lane_id, change)))}: {row.effect_text}" for row, change in news)
+    last = [row for row in rows if not row.change.startswith("became ")][-count:] if count else []
+    news = []
+    for row in last:
+        change = row.change if row is last[0] or row.change != last[0].change else ""
+        news.append(f"{' '.join(filter(None, (row.lane_id, change)))}: {row.effect_text}")
+    return "; ".join(news)
 
 
 def earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:

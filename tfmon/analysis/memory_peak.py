@@ -89,9 +89,7 @@ def memory_heads(sides: Sequence[ProfiledSide]) -> list[str]:
 
 def memory_cells(rows: Sequence[MemoryRow | None]) -> list[str]:
     """Return a part as a table row."""
-    name = next(row.name for row in rows if row is not None)
-    texts = [
-        (DASH, "") if row is None else (units.memory(row.allocated_bytes), units.percent(100 * row.share))
-        for row in rows
-    ]
-    return [name, *(text for side in texts for text in side)]
+    cells = [next(row.name for row in rows if row is not None)]
+    for row in rows:
+        cells += [DASH, ""] if row is None else [units.memory(row.allocated_bytes), units.percent(100 * row.share)]
+    return cells

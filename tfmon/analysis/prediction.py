@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from tfmon import units
 from tfmon.analysis.finish import ended_itself
@@ -61,12 +62,9 @@ def least_rounds(race: Race, *, over: bool = False) -> int:
 
 def round_s(slices: Slices) -> float | None:
     """Return the mean duration of a round, if known."""
-    paces = [
-        (lane[-1].at_ns - lane[0].at_ns) / (lane[-1].round - lane[0].round) / 1e9
-        for lane in slices
-        if lane and lane[-1].round > lane[0].round
-    ]
-    return sum(paces) / len(paces) if paces else None
+    ends = [(lane[0], lane[-1]) for lane in slices if lane and lane[-1].round > lane[0].round]
+    paces = [(last.at_ns - first.at_ns) / (last.round - first.round) / 1e9 for first, last in ends]
+    return fmean(paces) if paces else None
 
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:

@@ -69,8 +69,8 @@ def notes(first: ProfiledSide, second: ProfiledSide) -> list[str]:
         profile_notes = dict.fromkeys(note for profile in side.profiles for note in profile.notes)
         profile_notes |= dict.fromkeys(line for profile in side.profiles for line in counted(profile))
         result += [f"{side.id}: {note}" for note in profile_notes]
-    numbers = [f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second)]
-    counts = " and ".join(numbers)
+    profiles = (f"{units.several(len(side.profiles), 'profile')} of {side.id}" for side in (first, second))
+    counts = " and ".join(profiles)
     if diff.difference.ci95_ns is None:
         return [*result, f"{counts}: too few for an interval"]
     return [*result, f"{counts}; ± is half the 95 % interval; more --profiles narrow it"]

@@ -234,10 +234,8 @@ class ChangeResult:
 
     def cells(self, lanes: int) -> tuple[str, ...]:
         """Return a table row, see `HISTORY_HEADS`."""
-        speeds = [
-            "–" if speed is None else units.rate(speed)
-            for speed in (self.examples_per_s_before, self.examples_per_s_after)
-        ]
+        speeds = (self.examples_per_s_before, self.examples_per_s_after)
+        texts = ["–" if speed is None else units.rate(speed) for speed in speeds]
         of_lane = self.lane_id is not None
         verdict = "–" if self.verdict is not None and lanes > 1 else ""
         if self.verdict is not None and self.ratio is not None:
@@ -245,7 +243,7 @@ class ChangeResult:
         return (
             units.clock(self.at_s),
             f"{self.lane_id or ''} {self.change}".strip(),
-            " → ".join(speeds) if of_lane or self.examples_per_s_before is not None else "",
+            " → ".join(texts) if of_lane or self.examples_per_s_before is not None else "",
             self.effect_text if of_lane else "",
             str(self.ratio.pairs) if self.ratio is not None else "",
             verdict,

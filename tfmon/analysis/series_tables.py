@@ -271,9 +271,8 @@ def crossover_table(analysis: Analysis) -> SeriesTable | None:
 
 
 def _value_row(point: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
-    speeds: list[Cell] = [
-        (units.rate(speed.value), speed.value) if speed else (DASH, None) for speed in (point.first, point.second)
-    ]
+    known = [speed and speed.value for speed in (point.first, point.second)]
+    speeds: list[Cell] = [(units.rate(speed) if speed else DASH, speed) for speed in known]
     ratio = point.ratio.value if point.ratio else None
     ahead: Cell = (point.missing or ahead_text(point, ids), ratio)
     level: Level = "best" if point.sure else "refused" if point.refused else "faint"
