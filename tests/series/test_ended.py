@@ -61,13 +61,14 @@ def test_a_lane_that_is_not_there_or_has_ended_is_not_tuned():
 
 @pytest.mark.parametrize(("command", "error"), [("python train.py", StoppedError), ("", RefusedError)])
 @pytest.mark.parametrize("ends", ["has ended", "is about to end"])
-def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error, ends):
+def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error, ends, monkeypatch):
     demo = Demo(mode="turns")
     demo.session.accept(
         LaneStarted(lane="cpu", at_ns=demo.clock(), pid=1, settings={"prefetch": "off"}, command=command)
     )
     demo.go()
-    station = TuningStation(demo.session, demo.controls, tuning("cpu"), patience_s=0.05)
+    monkeypatch.setattr(lanes_module, "PATIENCE_S", 0.05)
+    station = TuningStation(demo.session, demo.controls, tuning("cpu"))
     if command and ends == "is about to end":
         demo.session.accept(EndRequested(lane="cpu", at_ns=demo.clock(), grace_s=30.0))
     else:
@@ -81,6 +82,7 @@ def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error
 
 def test_a_lane_that_takes_long_to_get_ready_is_waited_for(monkeypatch):
     monkeypatch.setattr(lanes_module, "POLL_S", 0.01)
+    monkeypatch.setattr(lanes_module, "PATIENCE_S", 0.05)
     demo, looks = Demo(mode="turns"), []
     demo.enter("cpu", TRACING)
 
@@ -92,5 +94,5 @@ def test_a_lane_that_takes_long_to_get_ready_is_waited_for(monkeypatch):
         return False
 
     with pytest.raises(RefusedError, match="it did not"):
-        TuningStation(demo.session, demo.controls, tuning("cpu"), patience_s=0.05).wait(look, "it did not")
+        TuningStation(demo.session, demo.controls, tuning("cpu")).wait(look, "it did not")
     assert len(looks) >= 50

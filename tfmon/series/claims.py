@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -29,15 +29,13 @@ REPEATS_FROM_S = 60.0
 class ClaimPolicy(Policy):
     """Measures one claim after the other."""
 
-    def __init__(
-        self, claims: Sequence[Claim], seconds: float | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, claims: Sequence[Claim], seconds: float | None = None) -> None:
         """`seconds` limits each claim; `None`: 10 minutes for all."""
         self.between: BetweenProcesses | None = None
         """Of the machines in the present race."""
         self.length_s = 0.0
-        self._claims, self._seconds, self._clock = claims, seconds, clock
-        self._since_s = clock()
+        self._claims, self._seconds = claims, seconds
+        self._since_s = time.monotonic()
 
     def begin(self) -> SeriesState:
         """Return an attempt for each claim."""
@@ -50,7 +48,7 @@ class ClaimPolicy(Policy):
         if due and not due[0].visits:
             own_s = self._claims[due[0].number].seconds
             start_s = self._start_s(state)
-            spent_s = self._clock() - self._since_s
+            spent_s = time.monotonic() - self._since_s
             self.length_s = self._seconds or own_s or length_of(ALL_S - spent_s, len(due), start_s)
         return due[0] if due else None
 

@@ -27,15 +27,12 @@ POLL_S = 0.5
 class LanesStation(Station):
     """The lanes of one race. Thread: the series'; `stop` any."""
 
-    def __init__(
-        self, session: Session, controls: Controls, state: SeriesState, patience_s: float = PATIENCE_S
-    ) -> None:
+    def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
         super().__init__()
         self.controls = controls
         self.session = session
         self.lanes = state.plan.lanes
         self.measured: Snapshot | None = None
-        self._least_patience_s = patience_s
         self._stopped = threading.Event()
         self._news = threading.Condition()
         self.slices: Counter[str] = Counter()
@@ -116,7 +113,7 @@ class LanesStation(Station):
         """Longest wait for progress."""
         lanes = self.session.snapshot().lanes
         longest_ns = max((lane.heartbeat.longest_window_ns for lane in lanes), default=0)
-        return max(self._least_patience_s, TIMES_WINDOW * longest_ns / 1e9)
+        return max(PATIENCE_S, TIMES_WINDOW * longest_ns / 1e9)
 
     def wait(self, condition: Callable[[], bool], otherwise: str) -> None:
         """Wait for a condition; raises RefusedError."""
