@@ -92,8 +92,6 @@ def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> fl
         looks = replace(looks, share=min(1.0, looks.share * longer))
     kept = pairs - 2 * int(TRIM * pairs) if pairs >= UNTRIMMED else pairs
     errors = looks.errors(pairs - center.estimated, kept - 1 - center.estimated)
-    if between is None:
-        return errors * error / math.sqrt(longer)
     if fresh:
         more = between.processes * (longer - 1)
         between = Between(between.sd, round(between.degrees + more, 1), between.processes + more)
@@ -147,8 +145,7 @@ def longer_text(
         if pace_s is not None and pace_s > LONG_ROUND_S:
             about += f" ({max(1, round(left_s / pace_s))} rounds)"
         return f"{about} more would settle it" if over else about
-    between = comparison.between
-    limited = between is not None and between.reach(looks) > comparison.center.reach(looks)
+    limited = comparison.between.reach(looks) > comparison.center.reach(looks)
     if snapshot.race.fresh or not limited:
         return ""
     script = any(lane.script.command for lane in snapshot.lanes)

@@ -102,13 +102,11 @@ class LogRatio:
     """The log ratio of two speeds."""
 
     center: Center
-    between: Between | None
-    """`None` if one process ran both."""
+    between: Between
 
     def reach(self, looks: Looks = AT_THE_END) -> float:
         """Return half the 95 % interval. Infinite without an interval."""
-        within = self.center.reach(looks)
-        return within if self.between is None else math.hypot(within, self.between.reach(looks))
+        return math.hypot(self.center.reach(looks), self.between.reach(looks))
 
     def estimate(self, looks: Looks = AT_THE_END) -> Estimate | None:
         """Return the ratio with its interval."""

@@ -187,11 +187,11 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
     choices = {kind: max(1, sum(attempt.kind == kind for attempt in compared)) for kind in plan.kinds}
     known = dict(zip(map(id, before.state.attempts), before.results, strict=True)) if before is not None else {}
     results = tuple(known[id(attempt)] if id(attempt) in known else compare(attempt.pairs) for attempt in attempts)
-    learnt = [result.between.learnt for result in results if result and result.between and result.between.learnt]
+    learnt = [result.between.learnt for result in results if result is not None and result.between.learnt]
     squares, degrees = (sum(getattr(part, name) for part in learnt) for name in ("squares", "degrees"))
     rows = []
     for attempt, result in zip(attempts, results, strict=True):
-        if result is not None and result.between is not None:
+        if result is not None:
             less = result.between.learnt or BetweenProcesses(0.0, 0, 0)
             others = BetweenProcesses(squares - less.squares, degrees - less.degrees, len(learnt) - less.races)
             result = replace(result, between=result.between.with_prior(others if others.degrees > 0 else None))

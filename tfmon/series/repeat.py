@@ -71,5 +71,4 @@ def due(snapshot: Snapshot) -> bool:
 
 def matters(comparison: LogRatio) -> bool:
     """Return whether between-process variance is large, see `MATTERS`."""
-    within = comparison.center.reach(AT_THE_END)
-    return comparison.between is not None and comparison.between.reach(AT_THE_END) >= MATTERS * within
+    return comparison.between.reach(AT_THE_END) >= MATTERS * comparison.center.reach(AT_THE_END)
