@@ -9,13 +9,13 @@ import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import get_args
 
 from tfmon import units
 from tfmon.analysis.concern_ids import ConcernId
 from tfmon.analysis.finish import loss_scatter
-from tfmon.analysis.intervals import deviation, student
+from tfmon.analysis.intervals import student
 from tfmon.analysis.shares import LEAST_TRACES, Whole, whole_of
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.histogram import middle_ns, quantile_ns
@@ -285,7 +285,7 @@ def growth_of(points: tuple[tuple[int, float], ...]) -> Estimate | None:
     middles = [(fmean(at for at, _ in group) / 1e9, fmean(value for _, value in group)) for group in groups]
     pairs = itertools.pairwise(middles)
     slopes = [(value - before) / (at - then) for (then, before), (at, value) in pairs]
-    reach = student(0.05, len(slopes) - 1) * deviation(slopes) / math.sqrt(len(slopes))
+    reach = student(0.05, len(slopes) - 1) * stdev(slopes) / math.sqrt(len(slopes))
     slope = fmean(slopes)
     grown = middles[-1][1] - middles[0][1]
     wide = slope + reach > WIDEST_RATIO * (slope - reach)

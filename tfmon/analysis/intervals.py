@@ -17,7 +17,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
@@ -197,13 +197,8 @@ def trimmed_in_time(values: Sequence[float], *, few: bool = False) -> Center | N
         return center
     edges = [round(index * len(values) / STRETCHES) for index in range(STRETCHES + 1)]
     middles = [median(values[edges[index] : edges[index + 1]]) for index in range(STRETCHES)]
-    slow = Center(center.value, deviation(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
+    slow = Center(center.value, stdev(middles) / math.sqrt(STRETCHES), STRETCHES - 1, center.count)
     return max(center, slow, key=Center.reach)
-
-
-def deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation, faster than `statistics.stdev`."""
-    return math.dist(values, [fmean(values)] * len(values)) / math.sqrt(len(values) - 1)
 
 
 def estimate_of(value: float, reach: float, pairs: int, looks: Looks) -> Estimate | None:

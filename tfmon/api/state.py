@@ -51,11 +51,10 @@ def remember_race(raced: Snapshot) -> None:
     first, last = raced.lanes[0], raced.lanes[-1]
     two_machines = raced.machine_key(first) != raced.machine_key(last)
     result = compare(pairs_of(first.slices, last.slices), two_machines=two_machines)
-    between = result.between if result is not None else None
-    if result is None or between is None or between.learnt is None:
+    if result is None or result.between.learnt is None:
         return
-    if result.center.error * math.sqrt(between.processes) <= NOISY:
-        remember([raced.machine_of(lane) for lane in raced.lanes], between.learnt)
+    if result.center.error * math.sqrt(result.between.processes) <= NOISY:
+        remember([raced.machine_of(lane) for lane in raced.lanes], result.between.learnt)
 
 
 def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
