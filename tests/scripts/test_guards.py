@@ -1,6 +1,7 @@
 """Failures of tfmon inside a script stay invisible to the script."""
 
 import queue
+import re
 import signal
 from types import SimpleNamespace
 
@@ -56,8 +57,12 @@ def test_the_first_failure_is_reported_because_a_step_may_be_missing(monkeypatch
     hooks.reset = install.hooks.reset
     hooks.guard(lambda: {}["missing"])()
     assert hooks.failures == 1 and not hooks.off
-    text = "an error of tfmon in the script (KeyError: 'missing'): a step may be missing"
-    assert reported == [("failed hooks", text)]
+    ((what, text),) = reported
+    place = r"tfmon\.hooks\.patches line \d+"
+    assert what == "failed hooks"
+    assert re.fullmatch(
+        rf"an error of tfmon in the script \(KeyError: 'missing', {place}\): a step may be missing", text
+    )
 
 
 def test_an_error_of_the_scripts_signal_handler_is_not_taken_for_one_of_tfmon():

@@ -138,6 +138,11 @@ told = {
     "measured": parts(measures, tf.TensorSpec((8, 2))),
 }
 
+# All operations, also those without a stack.
+graph_causes.SAMPLE, graph_causes.LEAST_OPERATIONS, graph_causes.LEAST_UNROLLED = 100_000, 0, 0
+both = of(layers.Bidirectional(layers.LSTM(4)), shape=(40, 2))
+told["in both directions"] = parts(both, tf.TensorSpec((8, 40, 2)))
+
 lengths = [*[20] * 31, 400] * 2
 def rows():
     for length in lengths:
@@ -184,7 +189,7 @@ def test_the_parts_of_a_step_are_found_with_their_lines(tmp_path):
     assert ran.returncode == 0, ran.stderr[-3000:]
     told = json.loads(ran.stdout.splitlines()[-1])
 
-    assert told["plain"] == told["ranges"] == {}
+    assert told["plain"] == told["ranges"] == told["in both directions"] == {}
     (place, _, share, _) = told["augmented"]["step_augmentation"]
     assert "RandomRotation" in place and share >= 0.5
     assert "# mapped here" in told["mapped"]["step_map_fn"][0]

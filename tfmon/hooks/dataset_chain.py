@@ -34,6 +34,17 @@ _STAGES = {
     "_PaddedBatchDataset": ("PaddedBatchV2",),
 }
 _NESTED = ("FlatMap", "Interleave", "ParallelInterleave")
+_PASSES_ON = (
+    "Root",
+    "Prefetch",
+    "Shuffle",
+    "ShuffleAndRepeat",
+    "FiniteSkip",
+    "FiniteTake",
+    "FiniteRepeat",
+    "Shard",
+)
+"""Stages that only pass on elements. On a busy machine, their counted time is waiting for a core."""
 _CALLS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case",
     "StatelessCase", "MapDefun",
@@ -110,6 +121,8 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
         below = tuple(stage for input_ in inputs for stage in read(input_))
         threads = next((parameter for parameter in node.parameters if parameter.name == "parallelism"), None)
         busy_ns = node.processing_time / max(1.0, threads.value if threads is not None else 1.0)
+        if node.name.rstrip("V234") in _PASSES_ON:
+            busy_ns = 0.0
         parallel = threads is not None and (threads.tunable or threads.value > 1)
         sizes = node.bytes_produced, node.bytes_consumed
         stage = PipelineStage(node.name, node.num_elements, busy_ns, parallel, *sizes, below)

@@ -77,7 +77,7 @@ def parts_of(graph: Any, rows: int) -> Iterator[GraphPart]:
 def _mapped(ops: list[Any], rows: int) -> Iterator[GraphPart]:
     loops = [op for op in ops if op.type in ("While", "StatelessWhile")]
     for loop in loops:
-        stack = list(loop.traceback)
+        stack = _stack_of(loop)
         first = next((number for number, frame in enumerate(stack) if frame.filename.endswith("/map_fn.py")), 0)
         line = line_of_stack(stack[:first])
         if not line or "gradient_tape" in loop.name:
@@ -132,9 +132,9 @@ def _size(shape: Any, rows: int) -> int:
 def _repeated(ops: list[Any], variables: int) -> Iterator[GraphPart]:
     every = len(ops)
     sample = ops[:: max(1, every // SAMPLE)]
-    if every < LEAST_UNROLLED and not any(_is_metric(list(op.traceback)) for op in sample[::FIRST_LOOK]):
+    if every < LEAST_UNROLLED and not any(_is_metric(_stack_of(op)) for op in sample[::FIRST_LOOK]):
         return  # reading all stacks would start a garbage collection of 0.2 s
-    stacks = [list(op.traceback) for op in sample]
+    stacks = [_stack_of(op) for op in sample]
     in_metrics = [number for number, stack in enumerate(stacks) if _is_metric(stack)]
     busy = sum(op.type not in _IDLE for op in sample)
     count, part = len(in_metrics) * every // len(sample), len(in_metrics) / len(sample)
@@ -170,6 +170,10 @@ def _repeated(ops: list[Any], variables: int) -> Iterator[GraphPart]:
         figures = {"inside": part * every, UNROLLS: float(bool(layer))}
         what = f"{round(part * every)} of {every} operations"
         yield GraphPart("trace_unrolled", line, traced=part, subject=layer, what=what, figures=figures)
+
+
+def _stack_of(operation: Any) -> list[Any]:
+    return list(operation.traceback or ())  # None if C++ made the operation
 
 
 def _is_metric(stack: list[Any]) -> bool:

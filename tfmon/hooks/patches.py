@@ -152,7 +152,7 @@ class Hooks:
     def failure(self, error: Exception) -> None:
         """Count an error, and remove all hooks after `MOST_FAILURES`."""
         self.failures += 1
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}{_place_of(error)}"
         try:
             self.reset(reason)
             if self.failures >= MOST_FAILURES and not self.off:
@@ -179,6 +179,16 @@ class Hooks:
                 self._replaced.insert(0, (owner, name, original, hook, module))
         for each in reversed(undo):
             each()
+
+
+def _place_of(error: BaseException) -> str:
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module.startswith(_OWN):
+            place = f", {module} line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
 
 
 hooks = Hooks()
