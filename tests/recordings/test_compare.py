@@ -27,12 +27,12 @@ def side(header, demo: Demo, name: str = "one", **changes) -> RaceResult:
 def test_the_interval_of_a_faster_lane_includes_the_truth(header):
     found = compare(side(header, raced()), side(header, raced((7_663 * 1.5, 2_420)), "two"))
     cpu, gpu = (pair.change for pair in found.lanes)
-    assert 1 < cpu.low < 1.5 < cpu.high
-    assert gpu.low <= 1 <= gpu.high
-    assert math.log(cpu.high / cpu.ratio) >= between_processes((), ()).reach(), (
+    (low, high), (gpu_low, gpu_high) = cpu.ratio_ci95, gpu.ratio_ci95
+    assert 1 < low < 1.5 < high and gpu_low <= 1 <= gpu_high
+    assert math.log(high / cpu.ratio) >= between_processes((), ()).reach(), (
         "two processes differ by that, however long they race"
     )
-    assert found.verdict.low < 1.5 < found.verdict.high
+    assert found.verdict.ratio_ci95[0] < 1.5 < found.verdict.ratio_ci95[1]
     assert "1.50×" in to_text(found)
     assert compare(side(header, raced()), side(header, raced((2_000, 9_000)))).verdict is None, "another winner"
 

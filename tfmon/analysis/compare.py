@@ -30,8 +30,7 @@ class Change:
     """A figure of the second race over the first."""
 
     ratio: float
-    low: float | None
-    high: float | None
+    ratio_ci95: tuple[float, float] | None
 
 
 def change_of(
@@ -53,7 +52,8 @@ def change_of(
         result = shift([speed.value for speed in first], [speed.value for speed in second], looks.error)
     else:
         return None
-    return Change(*map(math.exp, result))
+    ratio, low, high = map(math.exp, result)
+    return Change(ratio, (low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ def _change(first: LaneResult, second: LaneResult, prior: BetweenProcesses | Non
     if result is not None:
         return result
     old, new = first.examples_per_s, second.examples_per_s
-    return Change(new / old, None, None) if old and new else None
+    return Change(new / old, None) if old and new else None
 
 
 def _verdict(first: Verdict, second: Verdict) -> Change | None:
@@ -129,11 +129,11 @@ def _verdict(first: Verdict, second: Verdict) -> Change | None:
         return None
     ratio = second.ratio / first.ratio
     if first.ratio_ci95 is None or second.ratio_ci95 is None:
-        return Change(ratio, None, None)
+        return Change(ratio, None)
     (first_low, first_high), (second_low, second_high) = first.ratio_ci95, second.ratio_ci95
     low = math.hypot(math.log(second.ratio / second_low), math.log(first_high / first.ratio))
     high = math.hypot(math.log(second_high / second.ratio), math.log(first.ratio / first_low))
-    return Change(ratio, ratio * math.exp(-low), ratio * math.exp(high))
+    return Change(ratio, (ratio * math.exp(-low), ratio * math.exp(high)))
 
 
 def _paired(
@@ -210,7 +210,7 @@ def _notes(first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]) -
             if lane.error:
                 yield f"{race.id}: {lane.full_name}: {lane.error}"
     for pair in lanes:
-        if pair.change is not None and pair.change.low is None:
+        if pair.change is not None and pair.change.ratio_ci95 is None:
             enough = f"{LEAST_PAIRS} slices in turns, or as many seconds of a lane by itself"
             yield f"{pair.id}: no interval; an interval takes {enough}"
 

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.compare import LEAST_RACES, Change, Comparison, LanePair, change_of
+from tfmon.analysis.compare import LEAST_RACES, Comparison, LanePair, change_of
 from tfmon.analysis.intervals import Looks, shift
 from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
@@ -25,6 +25,7 @@ CANNOT_TELL: GateKind = "cannot tell"
 PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
 """Failures, and the answer if the lane passes."""
 Pair: TypeAlias = tuple[Comparison, LanePair]
+Figures: TypeAlias = tuple[float, float, float]
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
 """Maximum share that a thread loses to another thread on its core."""
@@ -140,38 +141,38 @@ def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, 
     sizes = " → ".join(units.memory(math.exp(median(sizes_of_side))) for sizes_of_side in (baseline, run))
     if min(len(baseline), len(run)) < LEAST_RACES:
         return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(run) - median(baseline)))
-    change = Change(*map(math.exp, shift(baseline, run, looks.error)))
-    ratio, low, high = change.ratio, cast(float, change.low), cast(float, change.high)
-    summary = f"{_change_text(change, 'less', 'more')}, {sizes}, {count} races each"
-    loss = (ratio - 1, high / ratio - 1, high - 1)
-    return _decide(lane, MORE_MEMORY, summary, change, loss, limit, beyond=low > 1 + limit)
+    ratio, low, high = map(math.exp, shift(baseline, run, looks.error))
+    figures, loss = (ratio, low, high), (ratio - 1, high / ratio - 1, high - 1)
+    summary = f"{_change_text(figures, 'less', 'more')}, {sizes}, {count} races each"
+    return _decide(lane, MORE_MEMORY, summary, figures, loss, limit, beyond=low > 1 + limit)
 
 
 def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
     lanes = [(pair.first, pair.second) for _, pair in pairs]
     lane, reason = pairs[0][1].second.full_name, _obstacle(pairs, count, contended=True)
     change = change_of(lanes, pairs[0][0].second.between_processes, looks)
-    if reason or change is None or change.low is None or change.high is None:
-        ratio = change.ratio if change is not None else None
-        return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], ratio)
-    summary = _change_text(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
+    if reason or change is None or change.ratio_ci95 is None:
+        known = change.ratio if change is not None else None
+        return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], known)
+    figures = ratio, low, high = (change.ratio, *change.ratio_ci95)
+    summary = _change_text(figures, "slower", "faster") + (f", {count} races each" if count > 1 else "")
     cores = pairs[0][0].first.machine_of(pairs[0][1].first).cores
     baseline, run = zip(*lanes, strict=True)
     of_baseline, baseline_note = _explained(run, baseline, cores, "baseline")
     of_run, run_note = _explained(baseline, run, cores, "run")
-    low = change.low / of_baseline
-    loss = (1 - change.ratio, 1 - low / change.ratio, 1 - low)
-    beyond, explained = change.high * of_run < 1 - limit, change.high < 1 - limit
+    low /= of_baseline
+    loss = (1 - ratio, 1 - low / ratio, 1 - low)
+    beyond, explained = high * of_run < 1 - limit, high < 1 - limit
     summary += baseline_note + run_note
-    return _decide(lane, SLOWER, summary, change, loss, limit, beyond=beyond, explained=explained)
+    return _decide(lane, SLOWER, summary, figures, loss, limit, beyond=beyond, explained=explained)
 
 
 def _decide(
     lane: str,
     watched: GateKind,
     summary: str,
-    change: Change,
-    loss: tuple[float, float, float],
+    figures: Figures,
+    loss: Figures,
     limit: float,
     *,
     beyond: bool,
@@ -181,7 +182,7 @@ def _decide(
 
     `explained`: other programs may explain the loss.
     """
-    figures, (middle, width, worst) = (change.ratio, change.low, change.high), loss
+    middle, width, worst = loss
     if beyond:
         return LaneGate(lane, watched, summary, *figures)
     can_tell = min(max(width, middle), worst)
@@ -193,11 +194,11 @@ def _decide(
     return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {summary}", *figures, needed)
 
 
-def _change_text(change: Change, less: str, more: str) -> str:
-    low, high = cast(float, change.low), cast(float, change.high)
-    how = less if change.ratio < 1 else more
+def _change_text(figures: Figures, less: str, more: str) -> str:
+    ratio, low, high = figures
+    how = less if ratio < 1 else more
     interval = f"95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
-    return f"{100 * abs(change.ratio - 1):.1f} % {how} ({interval})"
+    return f"{100 * abs(ratio - 1):.1f} % {how} ({interval})"
 
 
 def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: int, name: str) -> tuple[float, str]:

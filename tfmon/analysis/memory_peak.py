@@ -73,10 +73,9 @@ def memory_lines(side: ProfiledSide, name: str = "") -> list[str]:
 
 def memory_beside(sides: Sequence[ProfiledSide]) -> list[tuple[MemoryRow | None, ...]]:
     """Return each side's first peak by parts."""
-    peaks = [latest_peaks(side.profiles) for side in sides]
-    parts = [
-        {} if isinstance(peak, Missing) else {row.name: row for row in memory_rows(peak[0])} for peak in peaks
-    ]
+    parts: list[dict[str, MemoryRow]] = []
+    for peaks in (latest_peaks(side.profiles) for side in sides):
+        parts.append({} if isinstance(peaks, Missing) else {row.name: row for row in memory_rows(peaks[0])})
     names = dict.fromkeys(name for side in parts for name in side)
     beside = [tuple(side.get(name) for side in parts) for name in names]
     return sorted(beside, key=lambda rows: -max(row.allocated_bytes for row in rows if row is not None))

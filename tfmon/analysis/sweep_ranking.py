@@ -161,9 +161,8 @@ def judge(attempt: Attempt, plan: SeriesPlan, choices: int, floor: float, result
     if attempt.baseline:
         return SweepRow(attempt, BASELINE, Estimate(1.0, 1.0, 1.0, 0, ALWAYS_VALID))
     ratio = result.estimate(Looks(ALWAYS_VALID, choices=choices)) if result is not None else None
-    return SweepRow(
-        attempt, _outcome(attempt, ratio, plan, floor), ratio, learns_differently(attempt.settings, plan.baseline)
-    )
+    learns = learns_differently(attempt.settings, plan.baseline)
+    return SweepRow(attempt, _outcome(attempt, ratio, plan, floor), ratio, learns)
 
 
 def _outcome(attempt: Attempt, ratio: Estimate | None, plan: SeriesPlan, floor: float) -> str:
@@ -202,10 +201,8 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
             floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
     for number, row in enumerate(rows):
         attempt = _with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt
-        outcome = _outcome(attempt, row.ratio, plan, floors[attempt.kind])
-        rows[number] = replace(
-            row, attempt=attempt, outcome=outcome, place=state.running.get(number, ""), over=state.over
-        )
+        outcome, place = _outcome(attempt, row.ratio, plan, floors[attempt.kind]), state.running.get(number, "")
+        rows[number] = replace(row, attempt=attempt, outcome=outcome, place=place, over=state.over)
     return Ranking(state, tuple(rows), floors, choices, results)
 
 

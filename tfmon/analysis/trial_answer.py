@@ -165,9 +165,8 @@ def _differences(pairs: Iterable[tuple[LaneState, LaneState]]) -> list[LossDiffe
 
 
 def _other_amount(first: LaneState, second: LaneState, lengths: Lengths) -> str:
-    (epochs, batches), (other_epochs, other_batches) = (
-        lengths.get(lane.spec.name, (0, None)) for lane in (first, second)
-    )
+    epochs, batches = lengths.get(first.spec.name, (0, None))
+    other_epochs, other_batches = lengths.get(second.spec.name, (0, None))
     sizes = [lane.totals.examples / lane.totals.steps if lane.totals.steps else 0.0 for lane in (first, second)]
     both = ended(first) and ended(second)
     if all(sizes) and not _alike(sizes[0], sizes[1], 0 if both else 1 / (batches or 10)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis import statistics
 from tfmon.analysis.finish import ALIKE
-from tfmon.analysis.health import concerns
+from tfmon.analysis.health import LESSER, concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
 from tfmon.model.host_states import GPU_THROTTLED, SWAPPING, THROTTLED
@@ -48,9 +48,7 @@ def concern_notes(snapshot: Snapshot) -> Iterator[str]:
     """Yield the concerns of each of several lanes."""
     for lane in snapshot.lanes if len(snapshot.lanes) > 1 else ():
         result = concerns(snapshot, lane) if lane not in hung(snapshot) else ()
-        yield from (
-            f"{lane.title}: {concern.text}" for concern in result if concern.id not in ("waits", "loss_flat")
-        )
+        yield from (f"{lane.title}: {concern.text}" for concern in result if concern.id not in LESSER)
 
 
 def unlike_phases(lanes: Sequence[LaneState]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.series_tables import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
-from tfmon.model.codec import clean
+from tfmon.model.codec import clean, to_json
 from tfmon.model.events import LinkMeasured
 from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.header import JSON_SCHEMA
@@ -148,8 +148,7 @@ def one_line(text: str) -> str:
 
 def machine_json(machine: Machine) -> dict[str, Any]:
     """Return a machine as JSON."""
-    known = {name: None if value == "" else value for name, value in asdict(machine).items()}
-    return {**known, "gpus": list(machine.gpus), "power_limits_w": list(machine.power_limits_w)}
+    return {name: None if value == "" else value for name, value in to_json(machine).items()}
 
 
 def link_json(link: LinkMeasured | None) -> dict[str, Any]:
@@ -178,11 +177,8 @@ def scaling_json(scaling: Scaling) -> dict[str, Any]:
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:
     """Return the recording's path and failure as JSON."""
-    state = snapshot.recording
-    return {
-        "recording": state.path or None if state else None,
-        "recording_stopped": state.reason or None if state else None,
-    }
+    path, reason = (snapshot.recording.path, snapshot.recording.reason) if snapshot.recording else ("", "")
+    return {"recording": path or None, "recording_stopped": reason or None}
 
 
 def repeated(command: str) -> tuple[Block, ...]:

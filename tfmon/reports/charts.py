@@ -54,14 +54,8 @@ def _time(rows: Sequence[Spec]) -> Spec:
     since_s, until_s = (pick((row["t"] for row in rows), default=0.0) for pick in (min, max))
     step_s = next((step for step in _STEPS_S if (until_s - since_s) / step <= MOST_TICKS), _STEPS_S[-1])
     ticks = list(range(math.ceil(since_s / step_s) * step_s, math.floor(until_s) + 1, step_s))
-    axis = {
-        "labelExpr": _CLOCK,
-        "grid": False,
-        "labelFlush": False,
-        "labelOverlap": "greedy",
-        "labelSeparation": 8,
-    }
-    return number("t", "time since the start signal", axis={**axis, "values": ticks}, nice=False)
+    labels = {"labelExpr": _CLOCK, "labelFlush": False, "labelOverlap": "greedy", "labelSeparation": 8}
+    return number("t", "time since the start signal", axis={**labels, "grid": False, "values": ticks}, nice=False)
 
 
 _RULE = {"type": "rule", "stroke": "currentColor", "strokeDash": [3, 3], "opacity": 0.6}

@@ -62,8 +62,7 @@ def _race_json(race: RaceResult) -> dict[str, Any]:
 
 
 def _change_json(change: Change | None) -> dict[str, Any]:
-    interval = None if change is None or change.low is None else [change.low, change.high]
-    return {"ratio": change.ratio if change else None, "ratio_ci95": interval}
+    return {"ratio": change and change.ratio, "ratio_ci95": change and change.ratio_ci95}
 
 
 def to_text(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
@@ -130,7 +129,7 @@ def _differences(comparison: Comparison) -> Table | None:
 def _change_cells(change: Change | None) -> list[str]:
     if change is None:
         return ["n/a", ""]
-    if change.low is None or change.high is None:
+    if change.ratio_ci95 is None:
         return [units.ratio(change.ratio), "no interval"]
-    factor, interval = units.ratio_in(change.ratio, change.low, change.high)
-    return [factor, f"95 % CI {interval}" + (": too close to call" if change.low <= 1 <= change.high else "")]
+    (low, high), (factor, interval) = change.ratio_ci95, units.ratio_in(change.ratio, *change.ratio_ci95)
+    return [factor, f"95 % CI {interval}" + (": too close to call" if low <= 1 <= high else "")]

@@ -74,9 +74,8 @@ def _item(result: Result, verbose: bool) -> Item:
     named = (("expected", finding.expected), ("fix", finding.fix))
     details = [f"{name}: {one_line(value)}" for name, value in named if value]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
-    return Item(
-        _LABELS[finding.status], result.check.title, one_line(finding.found), tuple(details), finding.status
-    )
+    status, title = finding.status, result.check.title
+    return Item(_LABELS[status], title, one_line(finding.found), tuple(details), status)
 
 
 def to_json(report: Diagnosis) -> dict[str, Any]:

@@ -38,10 +38,5 @@ def _both(pair: tuple[Any, Any], write: Callable[[Any], str]) -> str:
 
 def to_json(trial: Trial, race: RaceResult | None = None) -> dict[str, Any]:
     """Return the answer and the race's result."""
-    fields = codec.to_json(trial)
-    return {
-        **common_keys(),
-        "exit_code": trial.exit_code,
-        **fields,
-        "race": race.to_json() if race is not None else None,
-    }
+    raced = race.to_json() if race is not None else None
+    return {**common_keys(), "exit_code": trial.exit_code, **codec.to_json(trial), "race": raced}
