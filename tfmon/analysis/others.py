@@ -85,11 +85,11 @@ def _of_gpu(lane: LaneState, index: int, readings: Sequence[Taken]) -> GpuOthers
 
 def others_notes(snapshot: Snapshot) -> list[str]:
     """Return a line for each GPU that other processes used."""
-    notable = [use for lane in snapshot.lanes if (use := gpu_others(lane)) is not None and use.shown]
-    longest = {share.place: share for share in sorted(notable, key=lambda share: share.time_share)}
-    return [
-        f"{longest[gpu].text}; the figures include that" for gpu in dict.fromkeys(share.place for share in notable)
-    ]
+    longest: dict[str, GpuOthers] = {}
+    for use in map(gpu_others, snapshot.lanes):
+        if use is not None and use.shown and use.time_share >= longest.get(use.place, use).time_share:
+            longest[use.place] = use
+    return [f"{use.text}; the figures include that" for use in longest.values()]
 
 
 def _span_ns(reading: Taken) -> int:

@@ -142,13 +142,10 @@ def sweep_table(ranking: Ranking) -> SeriesTable:
     plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
-    bests = {id(ranking.best(kind)) for kind in plan.kinds}
-    rows = (
-        _row_of(row, several=several, best=id(row) in bests and row.outcome != BASELINE) for row in ranking.ranked
-    )
+    bests = {id(best) for best in map(ranking.best, plan.kinds) if best and best.outcome != BASELINE}
     return SeriesTable(
         columns=(*knobs, *kind, *_MEASURED),
-        rows=tuple(rows),
+        rows=tuple(_row_of(row, several=several, best=id(row) in bests) for row in ranking.ranked),
         curves=curves_of(ranking),
         answer=tuple(answer(ranking)),
         troubles=tuple(troubles(ranking)),
@@ -312,11 +309,11 @@ def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> S
     gain = attempt.gain if attempt.outcome else gain_of(attempt)
     pairs = gain.pairs if gain else len(attempt.pairs)
     names = [attempt.of_lane.title or attempt.of_lane.lane] if len(lanes) > 1 else []
-    *words, outcome = [(text, text) for text in (*names, change_text(attempt), outcome_text(attempt))]
+    *labels, outcome = [(text, text) for text in (*names, change_text(attempt), outcome_text(attempt))]
     factor, interval = gain_texts(gain) if gain else (DASH, DASH)
     gained: list[Cell] = [(factor, gain and gain.value), (interval, gain and gain.high / gain.low)]
     level: Level = "best" if attempt.outcome == KEPT else "faint" if attempt.outcome in (UNDONE, STOPPED) else ""
-    cells = (*words, *gained, (str(pairs), pairs), outcome)
+    cells = (*labels, *gained, (str(pairs), pairs), outcome)
     return SeriesRow(at, cells, level, level or "faint", whole=attempt.of_lane.purpose, interval=gain)
 
 

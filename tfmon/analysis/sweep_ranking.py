@@ -192,8 +192,8 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
     for attempt, result in zip(attempts, results, strict=True):
         if result is not None:
             less = result.between.learnt or BetweenProcesses(0.0, 0, 0)
-            others = BetweenProcesses(squares - less.squares, degrees - less.degrees, len(learnt) - less.races)
-            result = replace(result, between=result.between.with_prior(others if others.degrees > 0 else None))
+            rest = BetweenProcesses(squares - less.squares, degrees - less.degrees, len(learnt) - less.races)
+            result = replace(result, between=result.between.with_prior(rest if rest.degrees > 0 else None))
         rows.append(judge(attempt, plan, choices[attempt.kind], 0.0, result))
     floors = dict.fromkeys(plan.kinds, 1.0)
     for row in rows:
@@ -201,19 +201,18 @@ def rank(state: SeriesState, before: Ranking | None = None) -> Ranking:
             floors[row.attempt.kind] = max(floors[row.attempt.kind], row.span[0])
     for number, row in enumerate(rows):
         attempt = _with_speed(row.attempt, attempts) if row.attempt.baseline else row.attempt
-        outcome, place = _outcome(attempt, row.ratio, plan, floors[attempt.kind]), state.running.get(number, "")
-        rows[number] = replace(row, attempt=attempt, outcome=outcome, place=place, over=state.over)
+        outcome, device = _outcome(attempt, row.ratio, plan, floors[attempt.kind]), state.running.get(number, "")
+        rows[number] = replace(row, attempt=attempt, outcome=outcome, place=device, over=state.over)
     return Ranking(state, tuple(rows), floors, choices, results)
 
 
 def _with_speed(baseline: Attempt, attempts: Iterable[Attempt]) -> Attempt:
     figures = [attempt.figures for attempt in attempts if attempt.kind == baseline.kind and attempt.figures]
-    known = [
-        (figure.place, figure.baseline_examples_per_s) for figure in figures if figure.baseline_examples_per_s
-    ]
-    if not known:
+    figures = [known for known in figures if known.baseline_examples_per_s]
+    if not figures:
         return baseline
-    return replace(baseline, figures=Figures(known[0][0], median(speed for _, speed in known)))
+    speed = median(known.baseline_examples_per_s or 0.0 for known in figures)
+    return replace(baseline, figures=Figures(figures[0].place, speed))
 
 
 def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:

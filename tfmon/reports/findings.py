@@ -71,8 +71,8 @@ def findings(report: Diagnosis | None) -> Sequence[Block]:
 
 def _item(result: Result, verbose: bool) -> Item:
     finding = result.finding
-    named = (("expected", finding.expected), ("fix", finding.fix))
-    details = [f"{name}: {one_line(value)}" for name, value in named if value]
+    rows = (("expected", finding.expected), ("fix", finding.fix))
+    details = [f"{name}: {one_line(value)}" for name, value in rows if value]
     details += [f"seen: {one_line(line)}" for line in finding.evidence if line and verbose]
     status, title = finding.status, result.check.title
     return Item(_LABELS[status], title, one_line(finding.found), tuple(details), status)

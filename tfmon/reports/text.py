@@ -138,8 +138,8 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
         return lines
     lines = []
     for first, *cells in rows[1:]:
-        named = [f"{name} {cell}".strip() for name, cell in zip(rows[0][1:], cells, strict=True) if cell]
-        labelled = [text.replace(" ", _NO_BREAK) for text in named]
+        texts = [f"{name} {cell}".strip() for name, cell in zip(rows[0][1:], cells, strict=True) if cell]
+        labelled = [text.replace(" ", _NO_BREAK) for text in texts]
         wrapped = _wrapped("  " + "   ".join(labelled), "  ")
         lines += [first, *(line.replace(_NO_BREAK, " ") for line in wrapped)]
     return lines

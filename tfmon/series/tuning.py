@@ -162,7 +162,9 @@ class TuningStation(LanesStation):
         """Train a block under each setting; return whether to continue."""
         more = True
         self._set(self._change.before)
-        before = self._block(slices)
+        since_ns = self.session.snapshot().at_ns
+        self._wait_for_slices(slices, since_ns)
+        before = self._slices(since_ns)
         self._set(self._attempt.settings_after)
         self._wait_for_an_epoch()
         since_ns = self.session.snapshot().at_ns
@@ -173,11 +175,6 @@ class TuningStation(LanesStation):
                 self._attempt = replace(self._attempt, pairs=(*self._attempt.pairs, pair))
                 more = self._add(pair, took_s)
         return more
-
-    def _block(self, slices: int) -> list[SliceSpeed]:
-        since_ns = self.session.snapshot().at_ns
-        self._wait_for_slices(slices, since_ns)
-        return self._slices(since_ns)
 
     def _restore(self, *, kept: bool) -> None:
         """Restore the settings; a failure ends the series."""
