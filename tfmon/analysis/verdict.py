@@ -9,34 +9,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tfmon import units
-from tfmon.analysis import statistics
+from tfmon.analysis import prediction, statistics, verdict_notes
 from tfmon.analysis.bottleneck import find_bottleneck, loss_text
 from tfmon.analysis.finish import ended_itself, went_on_notes
 from tfmon.analysis.health import trained_text
 from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
-from tfmon.analysis.prediction import (
-    least_rounds,
-    longer_text,
-    looks_of,
-    more_rounds,
-    seconds_left,
-    unfinished,
-)
 from tfmon.analysis.statistics import LogRatio, Throughput
-from tfmon.analysis.verdict_notes import (
-    MachineDifference,
-    Ratio,
-    Scaling,
-    concern_notes,
-    hangs,
-    hung,
-    machine_differences,
-    note,
-    resolved_notes,
-    scaling_of,
-    unlike_phases,
-)
+from tfmon.analysis.verdict_notes import MachineDifference, Ratio, Scaling
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_relations import also_differing, collisions
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
@@ -131,17 +111,17 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
     notes = [
         *went_on_notes(snapshot.lanes),
         *(collision.text for collision in collisions(snapshot.lanes, snapshot.race.views)[:1]),
-        *concern_notes(snapshot),
-        *resolved_notes(snapshot),
+        *verdict_notes.concern_notes(snapshot),
+        *verdict_notes.resolved_notes(snapshot),
         *others_notes(snapshot),
         result.note,
     ]
     if result.ratio is None:
         return replace(result, note="; ".join(filter(None, notes)))
-    also, machines = also_differing(snapshot.lanes), machine_differences(snapshot, snapshot.lanes)
+    also, machines = also_differing(snapshot.lanes), verdict_notes.machine_differences(snapshot, snapshot.lanes)
     names = ", ".join([*map(short_name, also), *(machine.what for machine in machines)])
     differs = f"; also differs: {names}" if names else ""
-    silent = [hangs(lane, snapshot.at_ns) for lane in hung(snapshot)]
+    silent = [verdict_notes.hangs(lane, snapshot.at_ns) for lane in verdict_notes.hung(snapshot)]
     return replace(
         result,
         answer=result.answer + differs,
@@ -153,7 +133,7 @@ def find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput] | Non
 
 
 def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput]) -> Verdict:
-    silent = hung(snapshot)
+    silent = verdict_notes.hung(snapshot)
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
         lane = snapshot.lanes[0]
@@ -171,7 +151,8 @@ def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput]) -> 
         until = f"; until {clock}, when {lost.title} {how}"
         return replace(result, answer=result.answer + until, short=result.short + until, left_s=None)
     if silent:
-        return Verdict(answer=f"no verdict: {'; '.join(hangs(lane, snapshot.at_ns) for lane in silent)}")
+        hang = "; ".join(verdict_notes.hangs(lane, snapshot.at_ns) for lane in silent)
+        return Verdict(answer=f"no verdict: {hang}")
     return Verdict(answer=f"no verdict: {len(lanes)} of {len(snapshot.lanes)} lanes can train")
 
 
@@ -190,9 +171,9 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     """In a concurrent race, compare only stretches in which all lanes trained: a lane alone is faster."""
     race, over = snapshot.race, _settled(lanes)
     no_verdict = "no verdict" if over else "no verdict yet"
-    if phases := unlike_phases(lanes):
+    if phases := verdict_notes.unlike_phases(lanes):
         return Verdict(answer=f"{no_verdict}: {phases}")
-    running, at_least = unfinished(lanes, snapshot.at_ns)
+    running, at_least = prediction.unfinished(lanes, snapshot.at_ns)
     if any(lane.steady.examples_per_s is None for lane in lanes):
         waiting = any(not lane.over for lane in lanes)
         nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
@@ -203,7 +184,7 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
         known = list(map(Throughput.from_slices, stretches))
     if result := _judged(snapshot, list(zip(lanes, known, strict=True))):
         return result
-    least, stopped = least_rounds(race, over=over), over and not ended_itself(lanes)
+    least, stopped = prediction.least_rounds(race, over=over), over and not ended_itself(lanes)
     if together:
         trained_s, least_s = (count * length_ns / 1e9 for count in (len(stretches[0]), least))
         more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if stopped and trained_s < least_s else ""
@@ -213,7 +194,7 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     rounds = len(set.intersection(*({part.round for part in lane.slices} for lane in lanes)))
     if rounds >= least:
         return Verdict(answer=f"{no_verdict}: the {rounds} rounds so far scatter too much")
-    more = more_rounds(snapshot, lanes, least - rounds) if stopped else ""
+    more = prediction.more_rounds(snapshot, lanes, least - rounds) if stopped else ""
     phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
     return Verdict(answer=(running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
 
@@ -222,8 +203,8 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     race, slices = snapshot.race, [throughput.slices for _, throughput in compared]
     together = race.mode == CONCURRENT
     over = _settled([lane for lane, _ in compared])
-    looks = looks_of(race, slices, over=over)
-    lost = any(lane.phase == FAILED or lane in hung(snapshot) for lane, _ in compared)
+    looks = prediction.looks_of(race, slices, over=over)
+    lost = any(lane.phase == FAILED or lane in verdict_notes.hung(snapshot) for lane, _ in compared)
 
     def pace(lane: tuple[LaneState, Throughput]) -> float:
         state, throughput = lane  # one disturbed slice hardly moves the ratio of the pairs
@@ -255,7 +236,7 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
     ranking = tuple(Rank(lane.spec.id, lane.title, estimate) for lane, _, estimate in known)
     widest = max((result for _, result, _ in known), key=lambda result: result.reach(looks))
     awaited = lead if race.until_ci is None else widest
-    left_s = None if over and race.until_ci else seconds_left(race, slices, awaited, looks)
+    left_s = None if over and race.until_ci else prediction.seconds_left(race, slices, awaited, looks)
     if left_s is not None and not over:
         measured_ns = max(lane[-1].at_ns for lane in slices)
         left_s = max(0.0, left_s - max(0, snapshot.at_ns - measured_ns) / 1e9)
@@ -275,11 +256,11 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
         text = f"{kind if over else so_far}: {{first}} over {{second}} {{factor}} ({{interval}})"
         if len(lanes) == 2 and not over:
             text = f"{so_far} ({units.ratio_in(shown.value, shown.low, shown.high)[1]}×)"
-        text += "" if lost else longer_text(left_s, snapshot, lead, looks, over=over)
+        text += "" if lost else prediction.longer_text(left_s, snapshot, lead, looks, over=over)
     several, limits = len(lanes) > 2 and not together, ""
     if not together:
         undecided = not lost and kind in (NOT_YET, TOO_CLOSE)
-        limits = note(snapshot, lanes, pairs_of(fastest, slowest), undecided=undecided)
+        limits = verdict_notes.note(snapshot, lanes, pairs_of(fastest, slowest), undecided=undecided)
     elif snapshot.machines < len(snapshot.lanes):
         limits = CONTENDED + ("" if snapshot.over else TAKE_TURNS)
     factor, interval = units.ratio_in(shown.value, shown.low, shown.high)
@@ -303,7 +284,7 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
         kind=kind,
         left_s=left_s,
     )
-    scaling = scaling_of(snapshot, [lane for lane, _ in compared], ratio)
+    scaling = verdict_notes.scaling_of(snapshot, [lane for lane, _ in compared], ratio)
     if not scaling:
         return judged
     answer = "; ".join(lane_scaling.text(f", {lane_scaling.ratio.pairs} pairs") for lane_scaling in scaling)
