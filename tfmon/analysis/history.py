@@ -16,8 +16,8 @@ from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.tuning_trials import answer_text, gain_text
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.model.lane_state import LaneState
-from tfmon.model.periods import Period, in_slices
-from tfmon.model.race import Race
+from tfmon.model.periods import Period
+from tfmon.model.race import Race, interleaved
 from tfmon.model.readings import ALWAYS_VALID, TOO_WIDE, Estimate
 from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
@@ -84,7 +84,8 @@ def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
 
 
 def _centers(lanes: tuple[LaneState, ...], race: Race) -> dict[str, Center | None]:
-    return {lane.spec.name: center_of(lane, sliced=in_slices(race, lanes)) for lane in lanes}
+    sliced = interleaved(race.mode, "", len(lanes))
+    return {lane.spec.name: center_of(lane, sliced=sliced) for lane in lanes}
 
 
 def history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[ChangeResult, ...]:

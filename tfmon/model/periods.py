@@ -10,7 +10,7 @@ from tfmon.model.events import Event, LaneEnded, LaneStarted, ModeChanged, Serie
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed
 from tfmon.model.lane_state import FAILED, LaneState
-from tfmon.model.race import TURNS, Race
+from tfmon.model.race import Race, interleaved
 from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import SeriesState
 
@@ -66,7 +66,7 @@ def after_event(
     experiment: SeriesState | None,
 ) -> Periods:
     """Return the periods after an event of `CAUSES`, which led to `later` and `experiment`."""
-    sliced = in_slices(race, lanes)
+    sliced = interleaved(race.mode, "", len(lanes))
     trying = running is not None and not running.over
 
     def ended(
@@ -128,11 +128,6 @@ def _same_key(periods: Periods, lane: LaneState, change: KnobChange, at_ns: int)
 
 def _with(periods: Periods, index: int, period: Period) -> Periods:
     return (*periods[:index], period, *periods[index + 1 :])
-
-
-def in_slices(race: Race, lanes: Lanes) -> bool:
-    """Return whether the lanes train in slices."""
-    return race.mode == TURNS and len(lanes) > 1
 
 
 def why_mode_stays(lanes: Lanes) -> str:

@@ -15,8 +15,8 @@ from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_relations import explain_collision, set_names
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_texts import explain_end
-from tfmon.model.periods import CAUSES, Periods, after_event, in_slices
-from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState
+from tfmon.model.periods import CAUSES, Periods, after_event
+from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState, interleaved
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.script_events import CauseSeen, KnobOffered, PathsUsed
 from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, state_after
@@ -41,10 +41,7 @@ class Snapshot:
 
     def lane(self, name: str) -> LaneState:
         """Return a lane; raises KeyError."""
-        for lane in self.lanes:
-            if lane.spec.name == name:
-                return lane
-        raise KeyError(name)
+        return {lane.spec.name: lane for lane in self.lanes}[name]
 
     def called(self, lane: LaneState) -> str:
         """Return the displayed name of a lane."""
@@ -274,7 +271,7 @@ class Session:
     def _change_lane(self, lane: Lane, event: events.Event) -> None:
         race = self._race
         if isinstance(event, TreeSample):
-            sliced = in_slices(race, self._lanes) or bool(race.exclusive)
+            sliced = interleaved(race.mode, race.exclusive, len(self._lanes))
             host = self._hosts.get(lane.spec.host) or host_states.HostState()
             lane.on_tree_sample(event, sliced=sliced, cores=host.machine.cores)
             return

@@ -6,7 +6,7 @@ import math
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import TypeVar
 
@@ -25,11 +25,6 @@ MOST_SLICES = 2_000
 RARE = 0.5
 """Above this share of disturbed windows, nothing is discarded."""
 SETTLED_WINDOWS = 20
-_SUMS = (
-    "windows", "steps", "examples", "span_ns", "input_ns", "call_ns", "sync_ns", "report_ns", "traced_steps",
-    "traced_ns", "sampled", "sampled_input_ns", "sampled_call_ns", "sampled_tail_ns",
-)  # fmt: skip
-_sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +78,10 @@ class WindowSums:
     def step_ms(self, fraction: float) -> float | None:
         """Return a quantile of the step times."""
         return quantile_ms(self.histogram, fraction)
+
+
+_SUMS = tuple(field_.name for field_ in fields(WindowSums) if field_.default == 0)
+_sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
 
 
 @dataclass(frozen=True, slots=True)

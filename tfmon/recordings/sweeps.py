@@ -5,8 +5,6 @@ A line is written at once and never changed, so that a killed sweep can continue
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -17,6 +15,7 @@ from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.series import Figures, SeriesState, SeriesStep, VisitEnded, state_after
 from tfmon.recordings import library
+from tfmon.system.view_files import lock
 from tfmon.version import __version__
 
 SCHEMA = 4
@@ -137,7 +136,8 @@ def resume(path: Path) -> tuple[SeriesState, SweepFile]:
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     try:
-        _lock(descriptor, path)
+        if not lock(descriptor):
+            raise TfmonError(f"another tfmon writes {path}", "wait until it is through, or end it")
         data = _load(path)
         state, length = _parse(path, data)
         os.ftruncate(descriptor, length)
@@ -179,11 +179,3 @@ def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
         figures = state.attempts[number].figures or Figures(state.running[number])
         state = state_after(state, VisitEnded(number, figures))
     return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), len(whole)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    with contextlib.suppress(OSError):  # a file system without locks
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TfmonError(f"another tfmon writes {path}", "wait until it is through, or end it") from None

@@ -91,16 +91,15 @@ class Writer:
         if self._packed and self._latest_ns - self._snapshot_ns >= max(SNAPSHOT_S, age_s / 6) * 1e9:
             self._write_snapshot(known)
 
-    def close(self, closed: Closed | None, known: Snapshot | None) -> None:
+    def close(self, closed: Closed, known: Snapshot) -> None:
         """Write the last lines, after a long race its last state, and close the file."""
         try:
             is_long = self._latest_ns - self._began_ns >= SNAPSHOT_S * 1e9
-            if self._packed and is_long and known is not None:
+            if self._packed and is_long:
                 self._write_snapshot(known)
             self.flush()
             self._write(self._pack(b"", zlib.Z_FINISH))
-            if closed is not None:
-                self._write_member(codec.encode(closed))
+            self._write_member(codec.encode(closed))
         finally:
             self.abandon()
 

@@ -198,10 +198,14 @@ def _edited(view: View, since_s: float) -> Iterator[str]:
             yield os.path.relpath(path, view.folder)
 
 
-def lock(fd: int) -> None:
-    """Lock an open file, if possible."""
+def lock(fd: int) -> bool:
+    """Lock an open file, if the file system can; return False if another process has locked it."""
     with contextlib.suppress(OSError):
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
 
 
 def is_locked(path: Path) -> bool:

@@ -96,6 +96,7 @@ class Connection:
         self._calls: dict[int, Future[dict[str, Any]]] = {}
         self._processes: dict[int, RemoteProcess] = {}
         self._ending, self._close_s, self._last_word = False, 0.0, ""
+        self.link: LinkMeasured | None = None
         self._agent = self._agent_before = (0, 0, -1)
         """Clock, CPU time and memory of the agent."""
 
@@ -224,17 +225,8 @@ class Connection:
         if command is None and plan.scenario.is_file():
             scenario = f"{self.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
             payload["file"] = scenario, base64.b64encode(plan.scenario.read_bytes()).decode()
-        process = RemoteProcess(
-            lane.spec.name,
-            next(self._numbers),
-            self.tell,
-            self.clock,
-            sink,
-            grace_s=command.grace_s if command is not None else None,
-            folder=self.folder,
-            scenario=scenario,
-            echo=echo,
-        )
+        grace_s = command.grace_s if command is not None else None
+        process = RemoteProcess(lane.spec.name, next(self._numbers), self, sink, grace_s, scenario, echo)
         running = {number: other for number, other in self._processes.items() if not other.ended}
         self._processes = {**running, process.number: process}
         try:
@@ -335,7 +327,7 @@ class Connection:
         if before[0] and there_ns > before[0]:
             cpu_pct = 100 * (cpu_ns - before[1]) / (there_ns - before[0])
         unknown = Missing("that system does not say how much memory a process has")
-        measured = LinkMeasured(
+        self.link = measured = LinkMeasured(
             at_ns=time.monotonic_ns(),
             host=self.host.name,
             round_trip_ns=self.clock.round_trip_ns,
@@ -419,18 +411,17 @@ class Surveyed:
 
 def survey(hosts: Sequence[Host]) -> list[Surveyed]:
     """Survey hosts at once; takes seconds."""
-    seen: list[list[Event]] = [[] for _ in hosts]
-    connections = [Connection(host, events.append) for host, events in zip(hosts, seen, strict=True)]
+    connections = [Connection(host, lambda _: None) for host in hosts]
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-survey") as pool:
         try:
-            return list(pool.map(_survey, connections, seen))
+            return list(pool.map(_survey, connections))
         except BaseException:
             for connection in connections:
                 connection.close()
             raise
 
 
-def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
+def _survey(connection: Connection) -> Surveyed:
     host = connection.host
     try:
         connection.ensure()
@@ -439,8 +430,7 @@ def _survey(connection: Connection, seen: Sequence[Event]) -> Surveyed:
         return Surveyed(host, error=error.message, hint=error.hint)
     finally:
         connection.close()
-    link = next((event for event in reversed(seen) if isinstance(event, LinkMeasured)), None)
-    return Surveyed(host, machine=machine, python=connection.python, link=link)
+    return Surveyed(host, machine=machine, python=connection.python, link=connection.link)
 
 
 def examine(host: Host, python: str = "", *, imports: bool = True) -> Diagnosis:
