@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -15,39 +16,35 @@ from tfmon.lanes.lane_process import LocalProcess, Place
 from tfmon.system.threads import Failed, call_later, start_thread
 
 
+@dataclass(eq=False)
 class Suspender:
     """Excludes suspended time from figures. Thread: any; `suspend_lanes` and `continue_lanes` also in handlers."""
 
-    def __init__(
-        self,
-        processes: Callable[[], Iterable[LocalProcess | Place]],
-        record: Callable[[int, int, float], None],
-        failed: Failed,
-    ) -> None:
-        self._processes = processes
-        self._record = record
-        self._failed = failed
+    processes: Callable[[], Iterable[LocalProcess | Place]]
+    record_suspension: Callable[[int, int, float], None]
+    failed: Failed
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._since_ns: int | None = None
-        self._known_until_ns = 0
-        self._total_ns = 0
+        self._known_until_ns = self._total_ns = 0
 
     def suspend_lanes(self) -> None:
         """Suspend every lane."""
         self._since_ns = time.monotonic_ns()
-        for process in list(self._processes()):
+        for process in list(self.processes()):
             process.hold()
 
     def continue_lanes(self) -> None:
         """Continue the lanes."""
         since_ns, self._since_ns = self._since_ns, None
-        for process in list(self._processes()):
+        for process in list(self.processes()):
             process.go_on()
         if since_ns is not None:
             until_ns = time.monotonic_ns()
             record = partial(self.record, since_ns, until_ns, (until_ns - since_ns) / 1e9)
             # A signal's handler must take no lock: it may have interrupted the lock's owner.
-            start_thread("tfmon-suspension", record, self._failed)
+            start_thread("tfmon-suspension", record, self.failed)
 
     def record(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         """Record a suspension, unless it is known."""
@@ -55,7 +52,7 @@ class Suspender:
             if since_ns < self._known_until_ns:
                 return
             self._known_until_ns, self._total_ns = until_ns, self._total_ns + until_ns - since_ns
-        self._record(since_ns, until_ns, lasted_s)
+        self.record_suspension(since_ns, until_ns, lasted_s)
 
     def call_after(self, seconds: float, work: Callable[[], None]) -> None:
         """Call a function after some seconds without suspended time."""
@@ -68,7 +65,7 @@ class Suspender:
             else:
                 work()
 
-        call_later("tfmon-seconds", seconds, ring, self._failed)
+        call_later("tfmon-seconds", seconds, ring, self.failed)
 
 
 def suspend_with(

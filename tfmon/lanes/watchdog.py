@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tfmon.lanes.group import LaneGroup
 from tfmon.model.lane_events import PAUSED, RACING, READY, STARTING
@@ -57,93 +58,6 @@ LATE_NS = 2_000_000_000
 SLEPT_NS = 1_000_000_000
 
 
-class Watchdog:
-    """Checks the lanes once a second. Thread: any; `beat` is the watchdog's own."""
-
-    def __init__(
-        self,
-        snapshot: Callable[[], Snapshot],
-        lanes: LaneGroup,
-        record_suspension: Callable[[int, int, float], None],
-        *,
-        slice_s: float = 0.5,
-        least_s: float = LEAST_S,
-        start_s: float = math.inf,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-        asleep_ns: Callable[[], int] | None = None,
-    ) -> None:
-        self._snapshot = snapshot
-        self._lanes = lanes
-        self._record_suspension = record_suspension
-        self._slice_s = slice_s
-        self._least_s = least_s
-        self._start_s = start_s
-        self._clock_ns = clock_ns
-        self._asleep_ns = asleep_ns or time_asleep_ns
-        self._closed = threading.Event()
-        self._beat_ns = clock_ns()
-        self._slept_ns = self._asleep_ns()
-        self._waited_ns: dict[tuple[str, int], int] = {}
-        self._silent_ns: dict[tuple[str, int], int] = {}
-        self._asked: set[tuple[str, int]] = set()
-
-    def start(self, failed: Failed) -> None:
-        """Start the thread."""
-        start_thread("tfmon-watchdog", self.run, failed)
-
-    def run(self) -> None:
-        """Check the lanes until closed."""
-        self._beat_ns, self._slept_ns = self._clock_ns(), self._asleep_ns()
-        while not self._closed.wait(BEAT_S):
-            self.beat()
-
-    def close(self) -> None:
-        """End the thread soon."""
-        self._closed.set()
-
-    def beat(self) -> None:
-        """Check the lanes once."""
-        before_ns, slept_before_ns = self._beat_ns, self._slept_ns
-        now_ns = self._beat_ns = self._clock_ns()
-        self._slept_ns = self._asleep_ns()
-        self._lanes.count_memory_kills()
-        slept_ns = self._slept_ns - slept_before_ns
-        if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
-            self._record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
-            self._waited_ns.clear()
-            self._silent_ns.clear()
-        self._check_lanes(now_ns, now_ns - before_ns)
-
-    def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
-        snapshot, before_ns, silent_ns = self._snapshot(), self._waited_ns, self._silent_ns
-        self._waited_ns, self._silent_ns = {}, {}
-        for lane in snapshot.lanes:
-            name, heartbeat = lane.spec.name, lane.heartbeat
-            key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
-            if not lane.over and key not in self._asked and lane.stands_still_s(now_ns) is not None:
-                self._asked = {asked for asked in self._asked if asked[0] != name} | {key}
-                self._lanes.ask_stack(name)
-            waited_ns = before_ns.get(key)
-            if not expected(lane, snapshot):
-                if waited_ns is not None and not stalled:
-                    self._waited_ns[key] = waited_ns
-                continue
-            self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
-            self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
-            if self._silent_ns[key] > self._start_s * 1e9 and (
-                lane.phase != RACING and (not lane.script.command or snapshot.race.seconds is not None)
-            ):
-                self._lanes.give_up(name, self._silent_ns[key] / 1e9)
-                continue
-            limit_s = self._slice_s if stalled else patience_s(lane, self._least_s)
-            if waited_ns > limit_s * 1e9:
-                self._waited_ns[key] = 0
-                if stalled:
-                    self._lanes.skip(name)
-                else:
-                    self._lanes.report_stall(name, now_ns - waited_ns)
-
-
 def time_asleep_ns() -> int:
     """Return how long the machine has slept, plus a constant, or 0 if unknown.
 
@@ -154,3 +68,80 @@ def time_asleep_ns() -> int:
     if sys.platform == "darwin":
         return time.clock_gettime_ns(time.CLOCK_MONOTONIC) - time.monotonic_ns()
     return 0
+
+
+@dataclass(eq=False)
+class Watchdog:
+    """Checks the lanes once a second. Thread: any; `beat` is the watchdog's own."""
+
+    snapshot: Callable[[], Snapshot]
+    lanes: LaneGroup
+    record_suspension: Callable[[int, int, float], None]
+    slice_s: float = 0.5
+    least_s: float = LEAST_S
+    start_s: float = math.inf
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    asleep_ns: Callable[[], int] = time_asleep_ns
+
+    def __post_init__(self) -> None:
+        self._closed = threading.Event()
+        self._beat_ns, self._slept_ns = self.clock_ns(), self.asleep_ns()
+        self._waited_ns: dict[tuple[str, int], int] = {}
+        self._silent_ns: dict[tuple[str, int], int] = {}
+        self._asked: set[tuple[str, int]] = set()
+
+    def start(self, failed: Failed) -> None:
+        """Start the thread."""
+        start_thread("tfmon-watchdog", self.run, failed)
+
+    def run(self) -> None:
+        """Check the lanes until closed."""
+        self._beat_ns, self._slept_ns = self.clock_ns(), self.asleep_ns()
+        while not self._closed.wait(BEAT_S):
+            self.beat()
+
+    def close(self) -> None:
+        """End the thread soon."""
+        self._closed.set()
+
+    def beat(self) -> None:
+        """Check the lanes once."""
+        before_ns, slept_before_ns = self._beat_ns, self._slept_ns
+        now_ns = self._beat_ns = self.clock_ns()
+        self._slept_ns = self.asleep_ns()
+        self.lanes.count_memory_kills()
+        slept_ns = self._slept_ns - slept_before_ns
+        if now_ns - before_ns > LATE_NS or slept_ns > SLEPT_NS:
+            self.record_suspension(before_ns, now_ns, (now_ns - before_ns + max(0, slept_ns)) / 1e9)
+            self._waited_ns.clear()
+            self._silent_ns.clear()
+        self._check_lanes(now_ns, now_ns - before_ns)
+
+    def _check_lanes(self, now_ns: int, passed_ns: int) -> None:
+        snapshot, before_ns, silent_ns = self.snapshot(), self._waited_ns, self._silent_ns
+        self._waited_ns, self._silent_ns = {}, {}
+        for lane in snapshot.lanes:
+            name, heartbeat = lane.spec.name, lane.heartbeat
+            key, stalled = (name, heartbeat.heard_ns), heartbeat.stalled_since_ns is not None
+            if not lane.over and key not in self._asked and lane.stands_still_s(now_ns) is not None:
+                self._asked = {asked for asked in self._asked if asked[0] != name} | {key}
+                self.lanes.ask_stack(name)
+            waited_ns = before_ns.get(key)
+            if not expected(lane, snapshot):
+                if waited_ns is not None and not stalled:
+                    self._waited_ns[key] = waited_ns
+                continue
+            self._waited_ns[key] = waited_ns = 0 if waited_ns is None else waited_ns + passed_ns
+            self._silent_ns[key] = silent_ns[key] + passed_ns if key in silent_ns else 0
+            if self._silent_ns[key] > self.start_s * 1e9 and (
+                lane.phase != RACING and (not lane.script.command or snapshot.race.seconds is not None)
+            ):
+                self.lanes.give_up(name, self._silent_ns[key] / 1e9)
+                continue
+            limit_s = self.slice_s if stalled else patience_s(lane, self.least_s)
+            if waited_ns > limit_s * 1e9:
+                self._waited_ns[key] = 0
+                if stalled:
+                    self.lanes.skip(name)
+                else:
+                    self.lanes.report_stall(name, now_ns - waited_ns)

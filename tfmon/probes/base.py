@@ -163,6 +163,7 @@ class Backoff:
         return tuple(reading for _, reading in self._kept.values())
 
 
+@dataclass(eq=False)
 class Ticker:
     """Runs a probe in a daemon thread, at fixed times.
 
@@ -170,20 +171,13 @@ class Ticker:
     waits briefly.
     """
 
-    def __init__(
-        self,
-        probe: Probe,
-        sink: Callable[[Event], object],
-        *,
-        interval_s: float = 1.0,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
-    ) -> None:
-        self.probe = probe
-        self._sink = sink
-        self._clock_ns = clock_ns
-        self._wait = wait
-        self._interval_ns = max(1, int(interval_s * 1e9))
+    probe: Probe
+    sink: Callable[[Event], object]
+    interval_s: float = 1.0
+    clock_ns: Callable[[], int] = time.monotonic_ns
+    wait: Callable[[threading.Event, float], bool] = threading.Event.wait
+
+    def __post_init__(self) -> None:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -200,11 +194,11 @@ class Ticker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        due_ns = self._clock_ns()
-        while not self._wait(self._closed, max(0, due_ns - self._clock_ns()) / 1e9):
+        due_ns, interval_ns = self.clock_ns(), max(1, int(self.interval_s * 1e9))
+        while not self.wait(self._closed, max(0, due_ns - self.clock_ns()) / 1e9):
             if error := self._pass_on(self.probe.sample):
                 self._tell_missing(f"the {self.probe.name} readings failed: {error}")
-            due_ns += (max(0, self._clock_ns() - due_ns) // self._interval_ns + 1) * self._interval_ns
+            due_ns += (max(0, self.clock_ns() - due_ns) // interval_ns + 1) * interval_ns
         with contextlib.suppress(Exception):
             self.probe.close()
 
@@ -216,7 +210,7 @@ class Ticker:
             for event in read():
                 if self._closed.is_set():
                     break
-                self._sink(event)
+                self.sink(event)
         except Exception as error:  # noqa: BLE001 - top of a thread; the error is passed on as a reading
             return " ".join(f"{type(error).__name__}: {error}".split())[:200]
         return ""
