@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tfmon.lanes.lane_process import LaneProcess
 from tfmon.model.lane_events import PAUSED, PhaseEntered
@@ -17,6 +18,7 @@ HUNG_EVERY = 32
 """Rounds between two slices of an unresponsive lane."""
 
 
+@dataclass(eq=False)
 class Scheduler:
     """Decides which lanes train.
 
@@ -33,18 +35,14 @@ class Scheduler:
     Thread: one at a time; the caller holds a lock.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        processes: Mapping[str, LaneProcess],
-        start_clock: Callable[[], object],
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        """The caller changes `processes`; `start_clock` is called with the start signal."""
-        self._session = session
-        self._processes = processes
-        self._start_clock = start_clock
-        self._clock_ns = clock_ns
+    session: Session
+    processes: Mapping[str, LaneProcess]
+    """Changed by the caller."""
+    start_clock: Callable[[], object]
+    """Called with the start signal."""
+    clock_ns: Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
         self.begin((), TURNS, 0.5)
 
     def begin(
@@ -152,7 +150,7 @@ class Scheduler:
             self._left = []
             if not self._interleaved:
                 self._in_slice = set()
-                self._session.grant_slice("", ())
+                self.session.grant_slice("", ())
             for lane in self._lanes if self._interleaved else ():
                 if lane in self._training:
                     self._send(lane, Pause())
@@ -165,20 +163,20 @@ class Scheduler:
         return interleaved(self._mode, self._exclusive, len(self._lanes))
 
     def _send(self, lane: str, request: Request) -> None:
-        if lane in self._processes:
-            self._processes[lane].send(request)
+        if lane in self.processes:
+            self.processes[lane].send(request)
 
     def _suspend(self, lane: str) -> None:
-        if lane in self._processes:
-            self._processes[lane].suspend()
+        if lane in self.processes:
+            self.processes[lane].suspend()
 
     def _record_pause(self, lane: str) -> None:
-        self._session.accept(PhaseEntered(lane=lane, at_ns=self._clock_ns(), phase=PAUSED))
+        self.session.accept(PhaseEntered(lane=lane, at_ns=self.clock_ns(), phase=PAUSED))
 
     def _stopped(self, lane: str) -> None:
         began_ns = self._began_ns.pop(lane, None)
         if began_ns is not None:
-            self._took_s[lane] = (self._clock_ns() - began_ns) / 1e9
+            self._took_s[lane] = (self.clock_ns() - began_ns) / 1e9
         self._training.discard(lane)
         self._unresponsive.discard(lane)
         if self._interleaved and lane not in self._ended:
@@ -201,7 +199,7 @@ class Scheduler:
             if not all_ready or not runnable:
                 return
             self._started = True
-            self._start_clock()
+            self.start_clock()
         if self._interleaved:
             began = all_ready and self._grant_slices(runnable)
             if not began and (not self._training or self._in_slice - self._training):
@@ -247,14 +245,14 @@ class Scheduler:
         """An empty name records only the end of a slice."""
         beside = [lane for lane in self._lanes if lane in self._in_slice & self._training]
         self._in_slice = {*beside, lane} - {""}
-        self._session.grant_slice(lane, beside)
+        self.session.grant_slice(lane, beside)
 
     def _start(self, lane: str, request: Request) -> None:
         self._training.add(lane)
-        if lane in self._processes:
-            self._processes[lane].continue_()
+        if lane in self.processes:
+            self.processes[lane].continue_()
         if isinstance(request, RunSlice):
             if lane in self._began_ns or lane in self._unresponsive:
                 return  # an unfinished slice
-            self._began_ns[lane] = self._clock_ns()
+            self._began_ns[lane] = self.clock_ns()
         self._send(lane, request)

@@ -69,7 +69,7 @@ class ReplayState:
 
 
 class ReplayControls(Protocol):
-    """Requests to a player. Thread: one."""
+    """Requests to a player, which also has the methods that keys name. Thread: one."""
 
     def state(self) -> ReplayState:
         """Return the position."""
@@ -77,23 +77,8 @@ class ReplayControls(Protocol):
     def tick(self, seconds: float) -> None:
         """Advance a playing replay."""
 
-    def toggle(self) -> None:
-        """Pause or play. Restart at the end."""
-
-    def step(self, direction: int) -> None:
-        """Pause and move by one event."""
-
-    def skip(self, seconds: float) -> None:
-        """Move forward or back."""
-
     def go_to(self, at_ns: int) -> None:
         """Move to a time."""
-
-    def go_to_mark(self, direction: int) -> None:
-        """Move to another mark."""
-
-    def change_speed(self, direction: int) -> None:
-        """Play faster or slower."""
 
 
 NOT_CLOSED = "was not closed: tfmon was killed, or could not write on"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from tfmon.model.events import Event
 from tfmon.model.gpu_samples import unread
@@ -169,33 +170,27 @@ def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
     return taken if isinstance(taken, Missing) else max(0.0, whole - taken)
 
 
+@dataclass(eq=False)
 class HostProbe(Probe):
     """Samples the machine and the lanes. Thread: the ticker's, also for `lanes`."""
 
     name = "host"
 
-    def __init__(
-        self,
-        lanes: Callable[[], Mapping[str, int]],
-        *,
-        processes: Processes | None = None,
-        load: Callable[[], Load] = read_load,
-        disturbances: Disturbances | None = None,
-        own_cpu_s: Callable[[], float] = time.process_time,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
-    ) -> None:
-        """`lanes` returns pids by lane."""
-        self._lanes = lanes
-        self._processes, self._no_processes = processes, Missing("")
-        if processes is None:
+    lanes: Callable[[], Mapping[str, int]]
+    """Returns pids by lane."""
+    processes: Processes | None = None
+    load: Callable[[], Load] = read_load
+    disturbances: Disturbances = field(default_factory=Disturbances)
+    own_cpu_s: Callable[[], float] = time.process_time
+    clock_ns: Callable[[], int] = time.monotonic_ns
+
+    def __post_init__(self) -> None:
+        self._no_processes = Missing("")
+        if self.processes is None:
             try:
-                self._processes = process_table()
+                self.processes = process_table()
             except NoReadingError as error:
                 self._no_processes = Missing(str(error))
-        self._load = load
-        self._disturbances = disturbances if disturbances is not None else Disturbances()
-        self._own_cpu_s = own_cpu_s
-        self._clock_ns = clock_ns
         self._trees: dict[str, Tree] = {}
         self._scan_at_ns = 0
         self._used: dict[str, dict[str, str]] = {}
@@ -204,19 +199,19 @@ class HostProbe(Probe):
 
     def sample(self) -> Iterable[Event]:
         """Sample the machine and each lane's tree."""
-        looked = self._follow(self._lanes())
-        if self._processes is None:
+        looked = self._follow(self.lanes())
+        if self.processes is None:
             yield self._host([self._no_processes for _ in self._trees])
-            yield from self._unknown_trees(self._clock_ns(), self._no_processes)
+            yield from self._unknown_trees(self.clock_ns(), self._no_processes)
             return
-        processes = self._processes
-        samples = [tree.measure(processes, self._clock_ns()) for tree in self._trees.values()]
+        processes = self.processes
+        samples = [tree.measure(processes, self.clock_ns()) for tree in self._trees.values()]
         yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
         lanes = [sample for sample in samples if sample is not None]
         yield from lanes
         if len(lanes) > 1 and looked:
-            ports = self._clock_ns() >= self._ports_due_ns
-            self._ports_due_ns = self._clock_ns() + PORTS_EVERY_NS if ports else self._ports_due_ns
+            ports = self.clock_ns() >= self._ports_due_ns
+            self._ports_due_ns = self.clock_ns() + PORTS_EVERY_NS if ports else self._ports_due_ns
             yield from (event for sample in lanes if (event := self._new_uses(sample, ports)) is not None)
 
     def _new_uses(self, sample: TreeSample, ports: bool) -> PathsUsed | None:
@@ -229,7 +224,7 @@ class HostProbe(Probe):
 
     def missing(self, reason: str) -> Iterable[Event]:
         """Return every reading as missing."""
-        at_ns, missing = self._clock_ns(), Missing(reason)
+        at_ns, missing = self.clock_ns(), Missing(reason)
         yield unknown_host(at_ns, missing)
         yield from self._unknown_trees(at_ns, missing)
 
@@ -240,12 +235,12 @@ class HostProbe(Probe):
             )
 
     def _host(self, lanes_pct: Sequence[Reading]) -> HostSample:
-        at_ns = self._clock_ns()
-        readings = self._disturbances.read(at_ns, [tree.pid for tree in self._trees.values()])
-        monitor_pct = percent(self._monitor.per_s(self._own_cpu_s(), at_ns))
+        at_ns = self.clock_ns()
+        readings = self.disturbances.read(at_ns, [tree.pid for tree in self._trees.values()])
+        monitor_pct = percent(self._monitor.per_s(self.own_cpu_s(), at_ns))
         readings["monitor_cpu_pct"] = monitor_pct
         try:
-            load = self._load()
+            load = self.load()
         except (OSError, ValueError) as error:
             names = ("cpu_pct", "memory_used_bytes", "memory_total_bytes", "others_cpu_pct", "steal_pct")
             reason = str(error) if isinstance(error, NoReadingError) else type(error).__name__
@@ -266,13 +261,13 @@ class HostProbe(Probe):
         kept = {name: tree for name, tree in self._trees.items() if lanes.get(name) == tree.pid}
         fresh = {name: Tree(name, pid) for name, pid in lanes.items() if name not in kept}
         self._trees = {**kept, **fresh}
-        begun_ns = self._clock_ns()
-        if self._processes is None or not self._trees or (not fresh and begun_ns < self._scan_at_ns):
+        begun_ns = self.clock_ns()
+        if self.processes is None or not self._trees or (not fresh and begun_ns < self._scan_at_ns):
             return False
-        result = find_trees(self._processes.rows(), [tree.pid for tree in self._trees.values()])
+        result = find_trees(self.processes.rows(), [tree.pid for tree in self._trees.values()])
         for tree in self._trees.values():
             tree.adopt(result[tree.pid])
-        ended_ns = self._clock_ns()
+        ended_ns = self.clock_ns()
         pause_ns = max(int(SCAN_EVERY_S * 1e9), SCAN_SHARE * (ended_ns - begun_ns))
         # An early tick must not delay the scan by a whole tick.
         self._scan_at_ns = begun_ns + pause_ns - 500_000_000
