@@ -16,7 +16,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Ticker
-from tfmon.probes.nvidia.nvml import WRONG_PACKAGE, Nvml, NvmlFailure, open_nvml
+from tfmon.probes.nvidia.nvml import WRONG_PACKAGE, CallFailedError, Nvml, NvmlFailure, open_nvml
 from tfmon.probes.nvidia.power import explain_xid
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
@@ -320,9 +320,10 @@ def test_a_hanging_call_blocks_nothing_but_its_own_thread(read, monkeypatch, dri
 class TestLibrary:
     def test_wrong_package_of_that_name(self, monkeypatch):
         monkeypatch.delattr(pynvml, "_nvmlGetFunctionPointer")
-        failure = open_nvml()
-        assert failure == NvmlFailure(WRONG_PACKAGE)
-        assert "nvidia-ml-py" in failure.hint
+        with pytest.raises(CallFailedError) as caught:
+            open_nvml()
+        assert caught.value.failure == NvmlFailure(WRONG_PACKAGE)
+        assert "nvidia-ml-py" in caught.value.failure.hint
 
     @pytest.mark.parametrize(
         "error",
@@ -333,5 +334,6 @@ class TestLibrary:
     )  # fmt: skip
     def test_every_error_of_pynvml_is_a_failure(self, monkeypatch, error):
         monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", Mock(side_effect=error))
-        failure = Nvml(pynvml).call("nvmlDeviceGetCount")
-        assert isinstance(failure, NvmlFailure) and failure.code
+        with pytest.raises(CallFailedError) as caught:
+            Nvml(pynvml).call("nvmlDeviceGetCount")
+        assert caught.value.failure.code

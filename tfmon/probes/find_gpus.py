@@ -17,6 +17,7 @@ from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia.nvml import (
     BROKEN_LIBRARY,
     LIBRARY_NOT_FOUND,
+    CallFailedError,
     Nvml,
     NvmlFailure,
     list_instances,
@@ -165,30 +166,27 @@ def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
     except OSError as error:  # avoids the import of pynvml
         absent = library in str(error) and "no such file" in str(error).casefold()  # not a dependency
         return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
-    nvml = open_nvml()
-    if isinstance(nvml, NvmlFailure):
-        return (), nvml, ""
+    try:
+        nvml = open_nvml()
+    except CallFailedError as error:
+        return (), error.failure, ""
+    version = nvml.ask("nvmlSystemGetDriverVersion") or ""
     try:
         listed, failure = list_physical_gpus(nvml)
-        version = nvml.call("nvmlSystemGetDriverVersion")
-        gpus = tuple(_with_facts(nvml, gpu, handle) for gpu, handle in listed)
-        return gpus, failure, version if isinstance(version, str) else ""
+        return tuple(_with_facts(nvml, gpu, handle) for gpu, handle in listed), failure, version
+    except CallFailedError as error:
+        return (), error.failure, version
     finally:
-        nvml.call("nvmlShutdown")
+        nvml.ask("nvmlShutdown")
 
 
 def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
     """Source: NVML; limits in mW."""
-
-    def read(function: str) -> Any:
-        answer = nvml.call(function, handle)
-        return None if isinstance(answer, NvmlFailure) else answer
-
     instances = list_instances(nvml, gpu, handle)
-    limit_mw = read("nvmlDeviceGetEnforcedPowerLimit")
-    default_mw = read("nvmlDeviceGetPowerManagementDefaultLimit")
-    capability = read("nvmlDeviceGetCudaComputeCapability")
-    mode = read("nvmlDeviceGetComputeMode")
+    limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+    default_mw = nvml.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    mode = nvml.ask("nvmlDeviceGetComputeMode", handle)
     return replace(
         gpu,
         instances=None if instances is None else tuple(instance for instance, _ in instances),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +11,10 @@ from tfmon.model.gpu_samples import GpuActivity
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS
 from tfmon.probes.nvidia.nvml import (
-    INVALID_ARGUMENT,
     NOT_FOUND,
     NOT_SUPPORTED,
     UNSUPPORTED,
+    CallFailedError,
     DeviceCalls,
     NvmlFailure,
 )
@@ -70,22 +71,21 @@ class ActivityMeter:
             return NO_LOAD if metrics in _UNSUPPORTED else metrics
         return metrics[_SM] if isinstance(metrics[KERNELS], Missing) else metrics[KERNELS]
 
-    def traffic(self) -> tuple[Reading, Reading] | NvmlFailure:
-        """Return the bytes per second sent and received over PCIe."""
+    def traffic(self) -> tuple[Reading, Reading]:
+        """Return the bytes per second sent and received over PCIe; raises CallFailedError."""
         metrics = self._metrics()
         if metrics == FIRST_SAMPLE:
             return FIRST_SAMPLE, FIRST_SAMPLE
-        if isinstance(metrics, Missing):
-            return NvmlFailure(NOT_SUPPORTED if metrics in _UNSUPPORTED else NOT_FOUND)
-        if isinstance(metrics[_SENT], Missing):
-            return NvmlFailure(NOT_FOUND)
+        if isinstance(metrics, Missing) or isinstance(metrics[_SENT], Missing):
+            raise CallFailedError(NOT_SUPPORTED if metrics in _UNSUPPORTED else NOT_FOUND)
         return metrics[_SENT], metrics[_RECEIVED]
 
     def close(self) -> None:
         """Release the samples."""
         for sample in (self._before, self._spare):
             if sample is not None:
-                self._whole.library("nvmlGpmSampleFree", sample)
+                with contextlib.suppress(CallFailedError):
+                    self._whole.library("nvmlGpmSampleFree", sample)
         self._before = self._spare = None
 
     def _metrics(self) -> Mapping[int, Reading] | Missing:
@@ -96,53 +96,37 @@ class ActivityMeter:
             self._last = self._whole.first("gpm", self._read)
         return self._last
 
-    def _read(self) -> Mapping[int, Reading] | Missing | NvmlFailure:
-        failure = self._prepare()
-        if failure is not None:
-            return failure
+    def _read(self) -> Mapping[int, Reading] | Missing:
+        self._prepare()
         if self._instance is None:
-            taken = self._whole.call("nvmlGpmSampleGet", self._spare)
+            self._whole.call("nvmlGpmSampleGet", self._spare)
         else:
-            taken = self._whole.call("nvmlGpmMigSampleGet", self._instance, self._spare)
-        if isinstance(taken, NvmlFailure):
-            return taken
+            self._whole.call("nvmlGpmMigSampleGet", self._instance, self._spare)
         before, self._before, self._at_ns = self._before, self._spare, self._whole.at_ns
         self._spare = before
         return FIRST_SAMPLE if before is None else self._between(before, self._before)
 
-    def _prepare(self) -> NvmlFailure | None:
+    def _prepare(self) -> None:
         if not self._ready:
-            support = self._whole.call("nvmlGpmQueryDeviceSupport")
-            if isinstance(support, NvmlFailure):
-                return support
-            if not support.isSupportedDevice:
-                return NvmlFailure(NOT_SUPPORTED)
+            if not self._whole.call("nvmlGpmQueryDeviceSupport").isSupportedDevice:
+                raise CallFailedError(NOT_SUPPORTED)
             if self._device is not self._whole:
                 self._instance = self._device.call("nvmlDeviceGetGpuInstanceId")
-                if isinstance(self._instance, NvmlFailure):
-                    return self._instance
             self._ready = True
         if self._spare is None:
-            spare = self._whole.library("nvmlGpmSampleAlloc")
-            if isinstance(spare, NvmlFailure):
-                return spare
-            self._spare = spare
-        return None
+            self._spare = self._whole.library("nvmlGpmSampleAlloc")
 
-    def _between(self, before: Any, later: Any) -> Mapping[int, Reading] | NvmlFailure:
+    def _between(self, before: Any, later: Any) -> Mapping[int, Reading]:
         module = self._whole.module
         known = module.c_nvmlGpmMetricsGet_t()
         known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
         known.sample1, known.sample2 = before, later
         for index, number in enumerate(_METRICS):
             known.metrics[index].metricId = number
-        answer = self._whole.library("nvmlGpmMetricsGet", known)
-        if isinstance(answer, NvmlFailure):
-            # For example after a change of the instances.
-            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
+        self._whole.library("nvmlGpmMetricsGet", known)
         values = {number: _value(known.metrics[index]) for index, number in enumerate(_METRICS)}
         if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):
-            return NvmlFailure(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
+            raise CallFailedError(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
         return {
             number: value if isinstance(value, Missing) else value * MIB if number in _RATES else min(100.0, value)
             for number, value in values.items()

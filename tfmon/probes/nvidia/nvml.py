@@ -5,6 +5,7 @@ The first use imports `pynvml`, which takes 40 ms.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ T = TypeVar("T")
 
 _REASONS = {
     UNINITIALIZED: "the driver's library was shut down",
-    INVALID_ARGUMENT: "the driver rejects the arguments of the call",
+    # Without samples, pynvml passes an empty array, which the driver rejects; so does a change of instances.
+    INVALID_ARGUMENT: "the driver has no data",
     NOT_SUPPORTED: "not supported by this GPU",
     NO_PERMISSION: "no permission to use the NVIDIA driver",
     NOT_FOUND: "the driver has no data",
@@ -90,8 +92,24 @@ class NvmlFailure:
 Listed: TypeAlias = tuple[Gpu, Any]
 
 
+class CallFailedError(Exception):
+    """A call of the library failed."""
+
+    def __init__(self, code: int) -> None:
+        self.failure = NvmlFailure(code)
+        super().__init__(self.failure.reason)
+
+
+class DeviceFailedError(Exception):
+    """The whole device is out of reach."""
+
+    def __init__(self, failure: NvmlFailure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
 class Nvml:
-    """The open library; a failed call returns an `NvmlFailure`. Thread: one at a time; any call may block."""
+    """The open library. Thread: one at a time; any call may block. Raises: CallFailedError."""
 
     def __init__(self, module: Any) -> None:
         self.module = module
@@ -99,11 +117,17 @@ class Nvml:
         self._errors = (module.NVMLError, mismatch, UnicodeDecodeError, AttributeError, OSError)
 
     def call(self, function: str, *arguments: object, **keywords: object) -> Any:
-        """Return the answer of a function of pynvml, or an `NvmlFailure`."""
+        """Return the answer of a function of pynvml."""
         try:
             return getattr(self.module, function)(*arguments, **keywords)
         except self._errors as error:
-            return NvmlFailure(self._code(error))
+            raise CallFailedError(self._code(error)) from error
+
+    def ask(self, function: str, *arguments: object) -> Any:
+        """Return the answer, or `None`."""
+        with contextlib.suppress(CallFailedError):
+            return self.call(function, *arguments)
+        return None
 
     def _code(self, error: Exception) -> int:
         if isinstance(error, self.module.NVMLError):
@@ -115,64 +139,47 @@ class Nvml:
         return OPERATING_SYSTEM if isinstance(error, OSError) else FUNCTION_NOT_FOUND
 
 
-def open_nvml() -> Nvml | NvmlFailure:
-    """Initialise the library. Each success needs a call of `nvmlShutdown`."""
+def open_nvml() -> Nvml:
+    """Initialise the library; raises CallFailedError. Each success needs a call of `nvmlShutdown`."""
     try:
         module = importlib.import_module("pynvml")
     except ImportError:
-        return NvmlFailure(WRONG_PACKAGE)
+        raise CallFailedError(WRONG_PACKAGE) from None
     if not hasattr(module, "_nvmlGetFunctionPointer") or not hasattr(module, "nvmlMemory_v2"):
-        return NvmlFailure(WRONG_PACKAGE)
+        raise CallFailedError(WRONG_PACKAGE)
     nvml = Nvml(module)
-    answer = nvml.call("nvmlInit")
-    return answer if isinstance(answer, NvmlFailure) else nvml
+    nvml.call("nvmlInit")
+    return nvml
 
 
 def list_physical_gpus(nvml: Nvml) -> tuple[list[Listed], NvmlFailure | None]:
-    """Return the permitted GPUs, and the failure of a denied GPU."""
-    count = nvml.call("nvmlDeviceGetCount")
-    if isinstance(count, NvmlFailure):
-        return [], count
+    """Return the permitted GPUs, and the failure of a denied GPU; raises CallFailedError."""
     result: list[Listed] = []
     failure: NvmlFailure | None = None
-    for index in range(count):
-        listed = _identify(nvml, index, nvml.call("nvmlDeviceGetHandleByIndex", index), "NVIDIA GPU")
-        if isinstance(listed, NvmlFailure):
-            failure = listed
-        else:
-            result.append(listed)
+    for index in range(nvml.call("nvmlDeviceGetCount")):
+        try:
+            result.append(_identify(nvml, index, nvml.call("nvmlDeviceGetHandleByIndex", index), "NVIDIA GPU"))
+        except CallFailedError as error:
+            failure = error.failure
     return result, failure
 
 
 def list_instances(nvml: Nvml, gpu: Gpu, handle: Any) -> list[Listed] | None:
     """Return a split GPU's instances. Source: `nvmlDeviceGetMigMode`, `…GetMigDeviceHandleByIndex`."""
-    mode = nvml.call("nvmlDeviceGetMigMode", handle)
-    if isinstance(mode, NvmlFailure) or mode[0] != 1:
+    mode = nvml.ask("nvmlDeviceGetMigMode", handle)
+    if mode is None or mode[0] != 1:
         return None
-    slots = nvml.call("nvmlDeviceGetMaxMigDeviceCount", handle)
-    handles = (
-        nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
-        for slot in range(0 if isinstance(slots, NvmlFailure) else slots)
-    )
-    result = [_identify(nvml, gpu.index, instance, gpu.name, gpu.uuid) for instance in handles]
-    return [device for device in result if not isinstance(device, NvmlFailure)]  # an empty slot fails
+    result = []
+    for slot in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        with contextlib.suppress(CallFailedError):  # an empty slot
+            instance = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot)
+            result.append(_identify(nvml, gpu.index, instance, gpu.name, gpu.uuid))
+    return result
 
 
-def _identify(nvml: Nvml, index: int, handle: Any, default_name: str, part_of: str = "") -> Listed | NvmlFailure:
-    uuid = handle if isinstance(handle, NvmlFailure) else nvml.call("nvmlDeviceGetUUID", handle)
-    if isinstance(uuid, NvmlFailure):
-        return uuid
-    name = nvml.call("nvmlDeviceGetName", handle)
-    name = default_name if isinstance(name, NvmlFailure) else name
-    return Gpu(index, uuid, name, physical_gpu=index, part_of=part_of), handle
-
-
-class DeviceFailedError(Exception):
-    """The whole device is out of reach."""
-
-    def __init__(self, failure: NvmlFailure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
+def _identify(nvml: Nvml, index: int, handle: Any, default_name: str, part_of: str = "") -> Listed:
+    uuid, name = nvml.call("nvmlDeviceGetUUID", handle), nvml.ask("nvmlDeviceGetName", handle)
+    return Gpu(index, uuid, name or default_name, physical_gpu=index, part_of=part_of), handle
 
 
 class DeviceCalls:
@@ -190,34 +197,37 @@ class DeviceCalls:
         self._kept: dict[Hashable, tuple[int, Any]] = {}
 
     def call(self, function: str, *arguments: object, **keywords: object) -> Any:
-        """Return the answer or an `NvmlFailure`; raises DeviceFailedError."""
-        answer = self._nvml.call(function, self._handle, *arguments, **keywords)
-        code = answer.code if isinstance(answer, NvmlFailure) else 0
-        self._unknown = self._unknown + 1 if code == UNKNOWN else 0
-        if code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
-            raise DeviceFailedError(answer)
-        return answer
+        """Return the answer; raises CallFailedError or DeviceFailedError."""
+        unknown, self._unknown = self._unknown, 0
+        try:
+            return self._nvml.call(function, self._handle, *arguments, **keywords)
+        except CallFailedError as error:
+            if error.failure.code == UNKNOWN:
+                self._unknown = unknown + 1
+            if error.failure.code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
+                raise DeviceFailedError(error.failure) from error
+            raise
 
     def library(self, function: str, *arguments: object) -> Any:
         """Call a function of pynvml that takes no device."""
         return self._nvml.call(function, *arguments)
 
-    def first(self, reading: Hashable, *ways: Callable[[], T | NvmlFailure]) -> T | Missing:
+    def first(self, reading: Hashable, *ways: Callable[[], T]) -> T | Missing:
         """Return the first result; unsupported ways are not tried again."""
         failure = self._last_failure.get(reading, NvmlFailure(NOT_SUPPORTED))
         for number, way in enumerate(ways):
             if (reading, number) in self._off:
                 continue
-            answer = way()
-            if not isinstance(answer, NvmlFailure):
-                return answer
-            failure = answer
-            if answer.code in UNSUPPORTED:
+            try:
+                return way()
+            except CallFailedError as error:
+                failure = error.failure
+            if failure.code in UNSUPPORTED:
                 self._off.add((reading, number))
-                self._last_failure[reading] = answer
+                self._last_failure[reading] = failure
         return Missing(failure.reason)
 
-    def part(self, reading: Hashable, unknown: T, *ways: Callable[[], T | NvmlFailure]) -> T:
+    def part(self, reading: Hashable, unknown: T, *ways: Callable[[], T]) -> T:
         """Return the first result, or `unknown` with the reason for all its readings."""
         answer = self.first(reading, *ways)
         return unread(unknown, answer) if isinstance(answer, Missing) else answer
@@ -229,13 +239,13 @@ class DeviceCalls:
         value: T = self._kept[reading][1]
         return value
 
-    def fields(self, *numbers: int) -> list[Any] | NvmlFailure:
+    def fields(self, *numbers: int) -> list[Any]:
         """Return the values of NVML's fields."""
         values = self.call("nvmlDeviceGetFieldValues", [*numbers])
-        if isinstance(values, NvmlFailure):
-            return values
         code = next((value.nvmlReturn for value in values if value.nvmlReturn), 0)
-        return NvmlFailure(int(code) or NOT_FOUND) if code or len(values) != len(numbers) else list(values)
+        if code or len(values) != len(numbers):
+            raise CallFailedError(int(code) or NOT_FOUND)
+        return list(values)
 
     def number(self, function: str, *arguments: object, scale: float = 1.0) -> float | Missing:
         """Return a function's answer times `scale`."""

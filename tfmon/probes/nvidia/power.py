@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any
 from tfmon.model.gpu_samples import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
 from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE
-from tfmon.probes.nvidia.nvml import DeviceCalls, Listed, Nvml, NvmlFailure, number
+from tfmon.probes.nvidia.nvml import CallFailedError, DeviceCalls, Listed, Nvml, number
 
 LIMIT_EVERY_S, MAX_CLOCKS_EVERY_S, ENERGY_EVERY_S = 30.0, 60.0, 4.9
 _MEAN_POWER = 185
@@ -63,11 +64,9 @@ class PowerMeter:
         power = _thousandth(calls, "nvmlDeviceGetPowerUsage")
         return GpuPower(power, limit, joules, "" if isinstance(power, Missing) else "driver")
 
-    def _mean_of_driver(self) -> float | NvmlFailure:
-        values = self._calls.fields(_MEAN_POWER)
-        if isinstance(values, NvmlFailure):
-            return values
-        return number(values[0].valueType, values[0].value) / 1000
+    def _mean_of_driver(self) -> float:
+        (power,) = self._calls.fields(_MEAN_POWER)
+        return number(power.valueType, power.value) / 1000
 
     def _joules(self) -> Reading:
         return _thousandth(self._calls, "nvmlDeviceGetTotalEnergyConsumption")
@@ -185,26 +184,22 @@ class FaultLog:
         self._nvml, self._events = None, None
         if sys.platform != "linux":
             return
-        events = nvml.call("nvmlEventSetCreate")
-        if isinstance(events, NvmlFailure):
-            return
-        kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
-        answers = [nvml.call("nvmlDeviceRegisterEvents", handle, kind, events) for _, handle in gpus]
-        if all(isinstance(answer, NvmlFailure) for answer in answers):
-            nvml.call("nvmlEventSetFree", events)
-            return
-        self._nvml, self._events = nvml, events
+        with contextlib.suppress(CallFailedError):
+            events = nvml.call("nvmlEventSetCreate")
+            self._nvml, self._events = nvml, events
+            kind = getattr(nvml.module, "nvmlEventTypeXidCriticalError", 8)
+            for _, handle in gpus:
+                nvml.ask("nvmlDeviceRegisterEvents", handle, kind, events)
 
     def poll(self, at_ns: int) -> None:
         """Collect new messages."""
         for _ in range(_MOST_AT_ONCE):
             if self._nvml is None:
                 return
-            data = self._nvml.call("nvmlEventSetWait_v2", self._events, 0)
-            if isinstance(data, NvmlFailure):  # usually a timeout
+            data = self._nvml.ask("nvmlEventSetWait_v2", self._events, 0)
+            if data is None:  # usually a timeout
                 return
-            uuid = self._nvml.call("nvmlDeviceGetUUID", data.device)
-            if isinstance(uuid, str):
+            if uuid := self._nvml.ask("nvmlDeviceGetUUID", data.device):
                 self._faults[uuid].append(explain_xid(int(data.eventData), at_ns))
 
     def of_device(self, uuid: str) -> tuple[GpuFault, ...]:
@@ -214,5 +209,5 @@ class FaultLog:
     def close(self) -> None:
         """Release the driver; the faults are kept."""
         if self._nvml is not None:
-            self._nvml.call("nvmlEventSetFree", self._events)
+            self._nvml.ask("nvmlEventSetFree", self._events)
         self._nvml, self._events = None, None

@@ -24,6 +24,7 @@ from tfmon.probes.nvidia.nvml import (
     NO_ANSWER,
     NOT_LISTED,
     WRONG_PACKAGE,
+    CallFailedError,
     DeviceFailedError,
     Nvml,
     NvmlFailure,
@@ -49,7 +50,6 @@ class NvidiaProbe(GpuProbe):
         gpus: Sequence[Gpu] = (),
         *,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        open_library: Callable[[], Nvml | NvmlFailure] = open_nvml,
         root: Path = Path("/"),
         survives: Callable[[], bool | None] | None = None,
         before_s: float = 0.0,
@@ -60,7 +60,6 @@ class NvidiaProbe(GpuProbe):
         self._devices: dict[str, NvidiaDevice] = {}
         self._failures: dict[str, NvmlFailure] = {}
         """Of unreadable GPUs."""
-        self._open_library = open_library
         self._root = root
         self._survives = survives or survives_sampling
         self._before_s = before_s
@@ -96,27 +95,28 @@ class NvidiaProbe(GpuProbe):
             self._fault_log.close()
             for device in self._devices.values():
                 device.close()
-            self._nvml.call("nvmlShutdown")
+            self._nvml.ask("nvmlShutdown")
             self._nvml = None
 
     def _reopen(self) -> None:
         """Open the library again: the driver's numbers may have changed."""
         self.close()
         self._retry_at_ns = None
-        opened = self._rehearse() or self._open_library()
-        if isinstance(opened, NvmlFailure):
-            self._give_up(opened)
+        try:
+            self._rehearse()
+            self._nvml = opened = open_nvml()
+            gpus, failure = list_physical_gpus(opened)
+            if not gpus and failure is not None:
+                raise CallFailedError(failure.code)
+        except CallFailedError as error:
+            self.failure, self._failures = error.failure, dict.fromkeys(self._gpus, error.failure)
             return
-        self._nvml, self.failure = opened, None
-        gpus, failure = list_physical_gpus(opened)
-        if not gpus and failure is not None:
-            self._give_up(failure)
-            return
+        self.failure = None
         self._fault_log.open(opened, gpus)
         context = DriverContext(
             self._clock_ns,
             self._root,
-            no_process_list=WSL if self._wsl else _list_problem(opened.call("nvmlSystemGetDriverVersion")),
+            no_process_list=WSL if self._wsl else _list_problem(opened.ask("nvmlSystemGetDriverVersion")),
             foreign_pids=in_pid_namespace(self._root),
             before_s=self._before_s,
         )
@@ -140,18 +140,13 @@ class NvidiaProbe(GpuProbe):
             if instance is not None:
                 self._devices[instance.uuid] = NvidiaDevice(instance, nvml, instance_handle, context, whole=handle)
 
-    def _rehearse(self) -> NvmlFailure | None:
+    def _rehearse(self) -> None:
         """Try a sample once on WSL2, because the library may crash."""
-        if not self._wsl or self._rehearsed:
-            return None
-        self._rehearsed = True
-        survives = self._survives()
-        if survives:
-            return None
-        return NvmlFailure(NO_ANSWER if survives is None else CRASHES)
-
-    def _give_up(self, failure: NvmlFailure) -> None:
-        self.failure, self._failures = failure, dict.fromkeys(self._gpus, failure)
+        if self._wsl and not self._rehearsed:
+            self._rehearsed = True
+            survives = self._survives()
+            if not survives:
+                raise CallFailedError(NO_ANSWER if survives is None else CRASHES)
 
     def _plan_retry(self) -> None:
         failures = [*self._failures.values()] if self.failure is None else [self.failure]

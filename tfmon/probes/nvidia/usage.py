@@ -11,7 +11,7 @@ from tfmon.model.readings import Missing, Reading, known
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia.activity import ActivityMeter
-from tfmon.probes.nvidia.nvml import INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, DeviceCalls, NvmlFailure, number
+from tfmon.probes.nvidia.nvml import NOT_FOUND, NOT_SUPPORTED, CallFailedError, DeviceCalls, number
 
 SHARES_EVERY_S = 1.9
 """The driver updates the shares every second tick."""
@@ -45,39 +45,34 @@ class BusyMeter:
         shares = self._calls.every(SHARES_EVERY_S, "shares", self._read_shares)
         return shares if isinstance(shares, Missing) else {**dict.fromkeys(listed, 0.0), **shares}
 
-    def _samples(self) -> GpuLoad | NvmlFailure:
+    def _samples(self) -> GpuLoad:
         first, since = self._cursor is None, self._cursor or 0
         # The cursor is the driver's time stamp, because its clock differs between machines.
-        answer = self._calls.call("nvmlDeviceGetSamples", 1, since)
-        if isinstance(answer, NvmlFailure):
-            # Without samples, pynvml passes an empty array, which the driver rejects.
-            return NvmlFailure(NOT_FOUND) if answer.code == INVALID_ARGUMENT else answer
-        kind, samples = answer
+        kind, samples = self._calls.call("nvmlDeviceGetSamples", 1, since)
         newer = [sample for sample in samples if sample.timeStamp > since]
         self._cursor = max((sample.timeStamp for sample in newer), default=since)
         if first:  # it returns earlier samples, too
             newer = [sample for sample in newer if self._cursor - sample.timeStamp < self._before_us]
         values = [value for sample in newer if 0 <= (value := number(kind, sample.sampleValue)) <= 100]
         if not values:
-            return NvmlFailure(NOT_FOUND)
+            raise CallFailedError(NOT_FOUND)
         return GpuLoad(sum(values) / len(values), max(values), "samples")
 
-    def _window(self) -> GpuLoad | NvmlFailure:
-        answer = self._calls.call("nvmlDeviceGetUtilizationRates")
-        if isinstance(answer, NvmlFailure):
-            return answer
-        return GpuLoad(float(answer.gpu), NO_MAXIMUM, "driver window")
+    def _window(self) -> GpuLoad:
+        rates = self._calls.call("nvmlDeviceGetUtilizationRates")
+        return GpuLoad(float(rates.gpu), NO_MAXIMUM, "driver window")
 
     def _read_shares(self) -> dict[int, float] | Missing:
         self.shares_since_ns, self.shares_until_ns = self.shares_until_ns, self._calls.at_ns
         return self._calls.first("shares", self._process_samples)
 
-    def _process_samples(self) -> dict[int, float] | Missing | NvmlFailure:
+    def _process_samples(self) -> dict[int, float] | Missing:
         since = self._shares_cursor
-        samples = self._calls.call("nvmlDeviceGetProcessUtilization", since or 0)
-        if isinstance(samples, NvmlFailure):
-            if samples.code != NOT_FOUND:
-                return samples
+        try:
+            samples = self._calls.call("nvmlDeviceGetProcessUtilization", since or 0)
+        except CallFailedError as error:
+            if error.failure.code != NOT_FOUND:
+                raise
             samples = []
         values: dict[int, list[float]] = defaultdict(list)
         # Entries may be old or lack a process.
@@ -94,11 +89,9 @@ class BusyMeter:
         return {pid: sum(shares) / len(shares) for pid, shares in values.items()}
 
 
-def device_memory(calls: DeviceCalls) -> GpuMemory | NvmlFailure:
+def device_memory(calls: DeviceCalls) -> GpuMemory:
     """Return the memory of a device in use, in bytes."""
     answer = calls.call("nvmlDeviceGetMemoryInfo", version=calls.module.nvmlMemory_v2)
-    if isinstance(answer, NvmlFailure):
-        return answer
     total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
     if total <= 0:  # a GPU that shares the machine's memory
         return machine_memory()
@@ -108,12 +101,12 @@ def device_memory(calls: DeviceCalls) -> GpuMemory | NvmlFailure:
     return GpuMemory(used, total, reserved)
 
 
-def machine_memory() -> GpuMemory | NvmlFailure:
+def machine_memory() -> GpuMemory:
     """Return the memory of a GPU that uses the machine's."""
     try:
         total, available = read_memory()
     except OSError:
-        return NvmlFailure(NOT_SUPPORTED)
+        raise CallFailedError(NOT_SUPPORTED) from None
     return GpuMemory(float(total - available), float(total), _SHARED, unified=True)
 
 
@@ -164,31 +157,25 @@ class LinkMeter:
             return f"the PCIe link runs at generation {now:.0f} of {highest:.0f} under load"
         return ""
 
-    def _monitored(self) -> PcieTraffic | NvmlFailure:
-        rates = NvmlFailure(NOT_SUPPORTED) if self._activity is None else self._activity.traffic()
-        return rates if isinstance(rates, NvmlFailure) else PcieTraffic(*rates, "gpm")
+    def _monitored(self) -> PcieTraffic:
+        if self._activity is None:
+            raise CallFailedError(NOT_SUPPORTED)
+        return PcieTraffic(*self._activity.traffic(), "gpm")
 
-    def _counters(self) -> PcieTraffic | NvmlFailure:
+    def _counters(self) -> PcieTraffic:
         values = self._calls.fields(_SENT, _RECEIVED)
-        if isinstance(values, NvmlFailure):
-            return values
         if any(value.valueType == _UNSIGNED_INT for value in values):
-            return NvmlFailure(NOT_SUPPORTED)
+            raise CallFailedError(NOT_SUPPORTED)
         sent, received = (number(value.valueType, value.value) for value in values)
         at_ns = self._calls.at_ns
         return PcieTraffic(self._sent.per_s(sent, at_ns), self._received.per_s(received, at_ns), "counter")
 
-    def _peek(self) -> PcieTraffic | NvmlFailure:
+    def _peek(self) -> PcieTraffic:
         return self._calls.every(PEEK_EVERY_S, "peek", self._read_peek)
 
-    def _read_peek(self) -> PcieTraffic | NvmlFailure:
-        rates: list[float] = []
-        for direction in (0, 1):
-            kilobytes = self._calls.call("nvmlDeviceGetPcieThroughput", direction)
-            if isinstance(kilobytes, NvmlFailure):
-                return kilobytes
-            rates.append(kilobytes * 1000.0)
-        return PcieTraffic(rates[0], rates[1], "20 ms peek")
+    def _read_peek(self) -> PcieTraffic:
+        sent, received = (self._calls.call("nvmlDeviceGetPcieThroughput", direction) for direction in (0, 1))
+        return PcieTraffic(sent * 1000.0, received * 1000.0, "20 ms peek")
 
     def _read_link(self) -> PcieLink:
         return PcieLink(
