@@ -225,8 +225,17 @@ class Connection:
         if command is None and plan.scenario.is_file():
             scenario = f"{self.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
             payload["file"] = scenario, base64.b64encode(plan.scenario.read_bytes()).decode()
-        grace_s = command.grace_s if command is not None else None
-        process = RemoteProcess(lane.spec.name, next(self._numbers), self, sink, grace_s, scenario, echo)
+        process = RemoteProcess(
+            lane.spec.name,
+            next(self._numbers),
+            self.tell,
+            self.clock,
+            sink,
+            grace_s=command.grace_s if command is not None else None,
+            folder=self.folder,
+            scenario=scenario,
+            echo=echo,
+        )
         running = {number: other for number, other in self._processes.items() if not other.ended}
         self._processes = {**running, process.number: process}
         try:

@@ -6,20 +6,18 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import LaneProcess, Sink
 from tfmon.lanes.pipes import TAIL_LINES
+from tfmon.lanes.remote.clock import HostClock
 from tfmon.model.codec import CodecError, clean, encode_message, read
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted
 from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Assign, Request, TakeProfile
-
-if TYPE_CHECKING:
-    from tfmon.lanes.remote.connection import Connection
 
 LaneEvent: TypeAlias = FromLane | LaneEnded | LanePrinted | BadLine
 
@@ -31,17 +29,20 @@ class RemoteProcess(LaneProcess):
         self,
         lane: str,
         number: int,
-        connection: Connection,
+        tell: Callable[..., bool],
+        clock: HostClock,
         sink: Sink,
+        *,
         grace_s: float | None,
+        folder: str,
         scenario: str,
         echo: Callable[[bytes], object] | None,
     ) -> None:
-        """`scenario` is a path on the host."""
+        """`folder` and `scenario` are paths on the host; `tell` sends to its agent."""
         super().__init__(lane, sink, grace_s)
         self.number = number
         self.pid = 0
-        self._tell_host, self._clock, self._folder = connection.tell, connection.clock, connection.folder
+        self._tell_host, self._clock, self._folder = tell, clock, folder
         self._scenario = scenario
         self._echo = echo
         self._profiles: dict[str, str] = {}
