@@ -101,7 +101,7 @@ class TestMessages:
             (WINDOW, {"histogram": [[99_999, 1]]}, "Window.histogram: 99999 is not from 0 to 4096"),
             (WINDOW, {"histogram": {"1": 1}}, "Window.histogram: '1' is not a whole number"),
             (WINDOW, {"computing_share": "nan"}, "Window.computing_share: nan is not from 0 to 1"),
-            (WINDOW, {"settings": {"rate": math.nan}}, "Window.settings: nan is not from"),
+            (WINDOW, {"settings": {"rate": math.nan}}, "Window.settings: nan is not"),
             (WINDOW, {"loss": "much"}, "Window.loss: 'much' is no"),
             (SliceEnded(at_ns=1, round=1), {"at_ns": -(10**18)}, "SliceEnded.at_ns: -1000000000000000000 is not"),
             (Finished(at_ns=1, steps=1), {"steps": -1}, "Finished.steps: -1 is not"),

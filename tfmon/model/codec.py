@@ -27,11 +27,6 @@ LARGEST_INT = 2**63 - 1
 
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNCHANGED = (int, str, bool, type(None))
-_JSON_TYPES: dict[object, tuple[type, ...]] = {
-    **{kind: (kind,) for kind in _UNCHANGED},
-    float: (float, int, str),
-    Path: (str,),
-}
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 _loads = json.JSONDecoder().decode
 _Reader: TypeAlias = Callable[[Any], object]
@@ -219,37 +214,25 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
-    readers = {argument: _reader(argument, strict) for argument in arguments}
-    by_name = {
-        argument.__name__: readers[argument]
-        for argument in arguments
-        if isinstance(argument, type) and is_dataclass(argument)
-    }
-    scalars: dict[type, _Reader] = {}
-    for argument in arguments:
-        base = get_args(argument)[0] if get_origin(argument) is Annotated else argument
-        for kind in _JSON_TYPES.get(base, ()):
-            if kind is base or kind not in scalars:
-                scalars[kind] = readers[argument]
-    untagged = [readers[argument] for argument in arguments if get_origin(argument) in (tuple, dict, Literal)]
-    if len(by_name) == 1 and not any(get_origin(argument) is dict for argument in arguments):
-        untagged.extend(by_name.values())  # from `to_json`, without `type`
+    kinds = [argument for argument in arguments if isinstance(argument, type) and is_dataclass(argument)]
+    by_name = {kind.__name__: _reader(kind, strict) for kind in kinds}
+    choices = [_reader(argument, strict) for argument in arguments if argument not in kinds]
+    if len(kinds) == 1 and not any(get_origin(argument) is dict for argument in arguments):
+        choices.append(by_name[kinds[0].__name__])  # from `to_json`, without `type`
 
     def read_union(value: object) -> object:
-        scalar = scalars.get(type(value))
-        if scalar is not None:
-            return scalar(value)
         if by_name and isinstance(value, dict) and "type" in value:
             reader = by_name.get(str(value["type"]))
             if reader is None:
                 raise CodecError(f"unknown type {cut(value['type'])}")
             return reader(value)
-        for reader in untagged:
+        problem = CodecError(f"{cut(value)} is not possible here")
+        for reader in reversed(choices):
             try:
                 return reader(value)
             except CodecError as error:
                 problem = error
-        raise problem if len(untagged) == 1 and not by_name else CodecError(f"{cut(value)} is not possible here")
+        raise problem
 
     return read_union
 
