@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "lanes": {"model", "system", "errors"},
     "lanes.remote": {"model", "system", "lanes", "probes", "doctor", *TEXT, "ray"},
     "series": {"model", "system", "analysis", "errors"},
-    "recordings": {"model", "system", "analysis", *TEXT, "platformdirs"},
+    "recordings": {"model", "system", "analysis", *TEXT},
     "doctor": {"model", "system", "probes", *TEXT, "packaging"},
     "trainer": {"model", "system", "profile", "units", "numpy", "tensorflow", "keras"},
     "hooks": {"model", "system", "trainer", "numpy", "tensorflow", "keras"},

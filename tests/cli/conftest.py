@@ -12,7 +12,6 @@ from tfmon.api import program, settings
 from tfmon.cli.main import main
 from tfmon.lanes.group import LaneGroup
 from tfmon.probes.find_gpus import GpuSearch
-from tfmon.recordings.library import FOLDER_VARIABLE
 
 CHILD = Path(__file__).parents[1] / "lanes" / "children" / "trainer.py"
 
@@ -52,7 +51,7 @@ def tfmon(monkeypatch, capsys) -> Callable[..., Ran]:
 def folder(tmp_path, monkeypatch) -> Path:
     """The user's folder of recordings, which is not there yet."""
     folder = tmp_path / "state" / "recordings"
-    monkeypatch.setenv(FOLDER_VARIABLE, str(folder))
+    monkeypatch.setenv("TFMON_RECORDINGS", str(folder))
     return folder
 
 

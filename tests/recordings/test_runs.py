@@ -19,7 +19,7 @@ FIRST, SECOND, THIRD = "20010101-100000-conv", "20010101-110000-dense", "2001010
 @pytest.fixture(autouse=True)
 def place(header, tmp_path, monkeypatch):
     """Three races; the files were changed in another order than the races began."""
-    monkeypatch.setenv(library.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("TFMON_RECORDINGS", str(tmp_path))
     _, *rest = RECORDED.read_bytes().splitlines(keepends=True)
     for age, name in ((3, FIRST), (1, SECOND), (2, THIRD)):
         day, clock, scenario = name.split("-")

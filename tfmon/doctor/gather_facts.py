@@ -16,7 +16,7 @@ from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.surroundings import LoadWatch, OthersLoad, read_host, read_platform
 from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.view_support import find_view
-from tfmon.system.view_files import default_base
+from tfmon.system.view_files import recordings_folder
 
 HERE = Path("/")
 
@@ -65,7 +65,7 @@ def gather_facts(
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
     if others is None and root == HERE:
-        view = find_view(str(folder), default_base())
+        view = find_view(str(folder), recordings_folder())
     return Facts(
         python=interpreter,
         visibility=visibility,

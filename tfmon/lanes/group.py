@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes import end_processes
-from tfmon.lanes.lane_process import LaneProcess, LocalProcess, Place
+from tfmon.lanes.lane_process import Echo, LaneProcess, LocalProcess, Place
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import (
     LanePlan,
@@ -80,8 +80,8 @@ class LaneGroup:
         self._hurries = 0
         self.scheduler = Scheduler(session, self._processes, self._start_clock)
         self.suspension = Suspender(self._suspendable, self._record_suspension, self.thread_failed)
-        self.echo: Callable[[bytes], object] | None = None
-        self.echo_error: Callable[[bytes], object] | None = None
+        self.echo: Echo = None
+        self.echo_error: Echo = None
 
     def begin(self, plan: RacePlan) -> None:
         """Start a race, unless stopped."""

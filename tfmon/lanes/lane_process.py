@@ -93,6 +93,7 @@ class LaneProcess(ABC):
 
 
 Sink: TypeAlias = Callable[[LaneProcess, Event], None]
+Echo: TypeAlias = Callable[[bytes], object] | None
 
 
 class Place(Protocol):
@@ -101,14 +102,7 @@ class Place(Protocol):
     def ensure(self) -> None:
         """Connect if necessary; may block for seconds; raises TfmonError."""
 
-    def start_lane(
-        self,
-        lane: LanePlan,
-        plan: RacePlan,
-        script: Path,
-        sink: Sink,
-        echo: Callable[[bytes], object] | None = None,
-    ) -> LaneProcess:
+    def start_lane(self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, echo: Echo) -> LaneProcess:
         """Start a lane, whose output `echo` gets; raises OSError, or TfmonError if the host is lost."""
 
     def hold(self) -> None:

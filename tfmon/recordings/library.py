@@ -17,23 +17,14 @@ from tfmon.model.ports import RunInfo
 from tfmon.recordings.header_lines import Closed, RecordingError
 from tfmon.recordings.reader import peek, read_outline
 from tfmon.recordings.remote_bridge import Outline, outline, recordings_in
-from tfmon.system.view_files import is_locked, lock, remove
+from tfmon.system.view_files import is_locked, lock, recordings_folder, remove
 
 LIMIT_BYTES = 512 * 2**20
-FOLDER_VARIABLE = "TFMON_RECORDINGS"
 EXAMPLE = Path(__file__).with_name("example.jsonl.gz")
 PLAIN, PACKED, PART = ".jsonl", ".jsonl.gz", ".part"
 STALE_S = 3_600
 
-
-def folder() -> Path:
-    """Return the folder of recordings."""
-    configured = os.environ.get(FOLDER_VARIABLE)
-    if configured:
-        return Path(configured)
-    from platformdirs import user_state_path
-
-    return user_state_path("tfmon", appauthor=False) / "recordings"
+folder = recordings_folder
 
 
 def create(scenario: str, directory: Path | None = None, suffix: str = ".jsonl.gz") -> tuple[Path, int]:

@@ -35,11 +35,14 @@ _ENTER = "import sys; sys.path[:0] = sys.argv[1:2]; from tfmon.lanes.enter_view 
 _locked: dict[Path, int] = {}
 
 
-def default_base() -> Path:
-    """Return the default folder on Linux."""
+def recordings_folder() -> Path:
+    """Return the folder of recordings, beside which views are."""
     configured = os.environ.get("TFMON_RECORDINGS")
+    if configured:
+        return Path(configured)
     state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(configured) if configured else Path(state).expanduser() / "tfmon" / "recordings"
+    state = "~/Library/Application Support" if sys.platform == "darwin" else state
+    return Path(state).expanduser() / "tfmon" / "recordings"
 
 
 def new_store(view: View, number: int) -> View:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_type_h
 
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
-from tfmon.lanes.lane_process import Sink
+from tfmon.lanes.lane_process import Echo, Sink
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
 from tfmon.lanes.remote import questions
@@ -197,14 +197,7 @@ class Connection:
             raise HostError(f"{self.host.name}: {clean(str(answer['error']), 400)}", hint)
         return answer
 
-    def start_lane(
-        self,
-        lane: LanePlan,
-        plan: RacePlan,
-        script: Path,
-        sink: Sink,
-        echo: Callable[[bytes], object] | None = None,
-    ) -> RemoteProcess:
+    def start_lane(self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, echo: Echo) -> RemoteProcess:
         """See `Place`. Blocks."""
         if self.lost:
             raise self._loss

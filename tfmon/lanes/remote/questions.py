@@ -24,7 +24,7 @@ from tfmon.probes.find_gpus import GpuSearch, choose_probes, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
 from tfmon.probes.surroundings import OthersLoad
-from tfmon.system.view_files import default_base, settle, sweep
+from tfmon.system.view_files import recordings_folder, settle, sweep
 
 EVERY_S = 1.0
 
@@ -75,8 +75,8 @@ def view(folder: str, copy_bytes: int, kept: bool) -> View:
     """Return the best view of a folder."""
     from tfmon.probes.view_support import find_view
 
-    sweep(default_base())
-    return find_view(folder, default_base(), copy_bytes, kept=kept)
+    sweep(recordings_folder())
+    return find_view(folder, recordings_folder(), copy_bytes, kept=kept)
 
 
 def doctor(

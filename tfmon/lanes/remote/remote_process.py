@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.lane_process import LaneProcess, Sink
+from tfmon.lanes.lane_process import Echo, LaneProcess, Sink
 from tfmon.lanes.pipes import TAIL_LINES
 from tfmon.lanes.remote.clock import HostClock
 from tfmon.model.codec import CodecError, clean, encode_message, read
@@ -36,7 +36,7 @@ class RemoteProcess(LaneProcess):
         grace_s: float | None,
         folder: str,
         scenario: str,
-        echo: Callable[[bytes], object] | None,
+        echo: Echo,
     ) -> None:
         """`folder` and `scenario` are paths on the host; `tell` sends to its agent."""
         super().__init__(lane, sink, grace_s)
