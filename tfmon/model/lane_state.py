@@ -378,13 +378,10 @@ class LaneState(StatePart):
             return self.steady
         changed_ns = self.changes.marks[-1].at_ns if self.changes.marks else 0
         since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
-        steps = examples = span_ns = windows = 0
+        sums = WindowSums()
         for point in reversed(self.points):
-            if point.since_ns < changed_ns or (point.since_ns < since_ns and windows):
+            if point.since_ns < changed_ns or (point.since_ns < since_ns and sums.windows):
                 break
             if point.steady:
-                windows += 1
-                steps += point.steps
-                examples += point.examples
-                span_ns += point.span_ns
-        return WindowSums(windows=windows, steps=steps, examples=examples, span_ns=span_ns)
+                sums = sums.added(point)
+        return sums
