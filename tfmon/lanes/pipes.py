@@ -119,8 +119,6 @@ class ChildOutput:
 
     def news(self, now_ns: int, *, last: bool = False) -> LanePrinted | None:
         """Return the new whole lines."""
-        if not self._news and not self._dropped_bytes:
-            return None
         if not last and now_ns - self._told_ns < TELL_EVERY_NS:
             return None
         whole, end, rest = (self._news, b"", b"") if last else self._news.rpartition(b"\n")

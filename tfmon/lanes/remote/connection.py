@@ -377,16 +377,11 @@ class Connection:
             event: Sample = read(sample, Sample, strict=False)
         except CodecError:
             return
-        to_monitor = self.clock.to_monitor
-        if isinstance(event, TreeSample):
-            self._sink(replace(event, at_ns=to_monitor(event.at_ns)))
-            return
-        event = (
-            event.on_clock(to_monitor)
-            if isinstance(event, GpuSample)
-            else replace(event, at_ns=to_monitor(event.at_ns))
-        )
-        self._sink(replace(event, host=self.host.name))
+        if isinstance(event, GpuSample):
+            event = event.on_clock(self.clock.to_monitor)
+        else:
+            event = replace(event, at_ns=self.clock.to_monitor(event.at_ns))
+        self._sink(event if isinstance(event, TreeSample) else replace(event, host=self.host.name))
 
 
 def working_folder() -> str:
