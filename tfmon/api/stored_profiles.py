@@ -12,7 +12,8 @@ from tfmon.analysis.compare_profiles import ProfiledSide, side_of
 from tfmon.errors import TfmonError
 from tfmon.model import codec
 from tfmon.model.lane_events import Profiled, ProfileFailed
-from tfmon.probes.interpreter import NO_CWD, run_script
+from tfmon.probes.interpreter import NO_CWD
+from tfmon.system.programs import run_program
 
 MOST_TRACES = 10
 READ_TIMEOUT_S = 300.0
@@ -58,9 +59,9 @@ def _traces(path: Path, python: Path, chrome: str) -> Iterator[Any]:
     files = sorted(path.glob("**/*.xplane.pb")) if path.is_dir() else [path]
     if not files:
         raise TfmonError(f"the folder {path} has no trace: no file that ends in .xplane.pb", _KEEP)
-    arguments = (str(_ROOT), chrome, *map(str, files[-MOST_TRACES:]))
+    command = [str(python), "-c", _READ, str(_ROOT), chrome, *map(str, files[-MOST_TRACES:])]
     try:
-        done = run_script(python, _READ, *arguments, environ=None, timeout_s=READ_TIMEOUT_S)
+        done = run_program(command, READ_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TfmonError(f"{python} did not read {path}: {error}", "--python names another") from None
     answers = [codec.decode_event(line.encode(), "") for line in done.stdout.splitlines() if line.startswith("{")]

@@ -9,6 +9,7 @@ import subprocess
 
 from tfmon.model.profile import CpuCounters
 from tfmon.model.readings import Missing
+from tfmon.system.programs import run_program
 
 COUNTED_S = 2
 INSTRUCTIONS, CYCLES, STALLED = EVENTS = ("instructions", "cycles", "stalled-cycles-backend")
@@ -47,15 +48,8 @@ def _perf(*options: str) -> dict[str, float] | Missing:
         return Missing(NO_PERF)
     events = ",".join(f"{event}:u" for event in EVENTS)
     try:
-        answer = subprocess.run(
-            [program, "stat", "-x", ";", "-e", events, *options],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=COUNTED_S + 10,
-            check=False,
-            text=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+        command = [program, "stat", "-x", ";", "-e", events, *options]
+        answer = run_program(command, COUNTED_S + 10, environ={**os.environ, "LC_ALL": "C"})
     except (OSError, subprocess.TimeoutExpired) as error:
         return Missing(f"perf could not be run: {type(error).__name__}")
     result: dict[str, float] = {}

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.probes.interpreter import NO_CWD, Wheel, run_script
+from tfmon.probes.interpreter import NO_CWD, Wheel
 from tfmon.system.limits import read_text
+from tfmon.system.programs import run_program
 
 DRIVER = "libcuda.so.1"
 _VERSIONS = {
@@ -112,7 +113,7 @@ def open_libraries(
     names = (DRIVER, *wanted_libraries(wheel))
     files = [(name, name if name == DRIVER else file(name)) for name in names]
     try:
-        answer = run_script(python, _OPEN, json.dumps(files), environ=environ, timeout_s=timeout_s)
+        answer = run_program([str(python), "-c", _OPEN, json.dumps(files)], timeout_s, environ=environ)
         opened = json.loads(answer.stdout.splitlines()[-1])
     except subprocess.TimeoutExpired:
         return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)

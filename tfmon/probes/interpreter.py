@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import functools
 import json
 import os
 import platform
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from tfmon.model.codec import clean
 from tfmon.system.limits import read_text
+from tfmon.system.programs import run_program
 
 BUILD_INFO = Path("tensorflow/python/platform/build_info.py")
 BUILDS = frozenset((
@@ -116,39 +115,13 @@ class Wheel:
     installer: str = ""
 
 
-def run_script(
-    python: str | Path, script: str, *arguments: str, environ: Mapping[str, str] | None, timeout_s: float
-) -> subprocess.CompletedProcess[str]:
-    """Run a script; raises OSError or TimeoutExpired."""
-    command = [str(python), "-c", script, *arguments]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=None if environ is None else dict(environ),
-        start_new_session=True,
-    ) as child:
-        try:
-            out, err = child.communicate(timeout=timeout_s)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise subprocess.TimeoutExpired(command, timeout_s, *child.communicate()) from None
-            raise
-    return subprocess.CompletedProcess(command, child.returncode, out, err)
-
-
 def describe_interpreter(
     python: str | Path, *, environ: Mapping[str, str] | None = None, timeout_s: float = 5.0
 ) -> Interpreter:
     """Ask an interpreter for its facts, in about 30 ms."""
     executable = str(python)
     try:
-        answer = run_script(python, _DESCRIBE, environ=environ, timeout_s=timeout_s)
+        answer = run_program([executable, "-c", _DESCRIBE], timeout_s, environ=environ)
     except subprocess.TimeoutExpired:
         return Interpreter(executable, error=f"it did not answer within {timeout_s:g} s")
     except OSError as error:

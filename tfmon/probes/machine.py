@@ -17,6 +17,7 @@ from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import CounterRate, Readings
 from tfmon.system import limits
 from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
+from tfmon.system.programs import run_program
 
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """Inode of the first pid namespace. Source: linux/proc_ns.h, PROC_PID_INIT_INO."""
@@ -91,14 +92,10 @@ def read_cpu_name(root: Path = Path("/")) -> str:
 
 
 def _ask_sysctl(name: str, program: str = "/usr/sbin/sysctl") -> str:
-    command = [program, "-n", name]
     try:
-        answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2, check=False
-        )
+        return run_program([program, "-n", name], 2.0).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return answer.stdout.strip()
 
 
 def in_wsl(root: Path = Path("/")) -> bool:

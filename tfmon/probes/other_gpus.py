@@ -19,6 +19,7 @@ from tfmon.probes.base import Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import memory_bytes
 from tfmon.probes.obstacles import is_number
 from tfmon.system.limits import read_text
+from tfmon.system.programs import run_program
 
 EVERY_S = 2.0
 """The driver updates about once a second."""
@@ -77,14 +78,8 @@ class AppleProbe(GpuProbe):
     def _device(self) -> Node | Missing:
         environment = {key: value for key, value in os.environ.items() if key != "DYLD_INSERT_LIBRARIES"}
         try:
-            answer = subprocess.run(
-                [self._program, "-a", "-r", "-d", "1", "-w", "0", "-c", _DEVICE],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=TIMEOUT_S,
-                check=False,
-                env=environment,
-            )
+            command = [self._program, "-a", "-r", "-d", "1", "-w", "0", "-c", _DEVICE]
+            answer = run_program(command, TIMEOUT_S, environ=environment)
         except subprocess.TimeoutExpired:
             return Missing("ioreg does not answer")
         except OSError as error:
@@ -92,7 +87,7 @@ class AppleProbe(GpuProbe):
         try:
             import plistlib
 
-            nodes = plistlib.loads(answer.stdout) if answer.stdout.strip() else []
+            nodes = plistlib.loads(answer.stdout.encode()) if answer.stdout.strip() else []
         except Exception as error:  # noqa: BLE001 - the XML reader has errors of its own
             return Missing(f"ioreg's answer cannot be read: {type(error).__name__}")
         devices = [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.codec import clean
-from tfmon.probes.interpreter import NO_CWD, run_script
+from tfmon.probes.interpreter import NO_CWD
+from tfmon.system.programs import run_program
 
 _MARK = "tfmon-doctor:"
 _LONGEST = 60_000
@@ -57,7 +58,7 @@ def import_tensorflow(
     exit_code: int | None = None
     messages = {**environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
     try:
-        done = run_script(python, script, environ=messages, timeout_s=timeout_s)
+        done = run_program([str(python), "-c", script], timeout_s, environ=messages)
         exit_code, out, text = done.returncode, done.stdout, done.stderr
     except OSError as error:
         return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tfmon.model.folder_views import COPY, IN_PLACE, KEPT, NOT_KEPT, OVERLAY, View
+from tfmon.system.programs import run_program
 from tfmon.system.view_files import MOST_ENTRIES, close_store, entries, entry, open_lane_store
 
 COPY_BYTES = 200 * 2**20
@@ -63,15 +64,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
         except OSError as error:  # without, an overlay cannot make a folder again
             return f"the file system of {base} has no extended attributes: {error.strerror}"
         open_lane_store(view)
-        done = subprocess.run(
-            [*entry(view), "/bin/sh", "-c", trial],
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TRIAL_S,
-            check=False,
-        )
+        done = run_program([*entry(view), "/bin/sh", "-c", trial], TRIAL_S, folder=folder)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the trial of an overlay failed: {error}"
     finally:

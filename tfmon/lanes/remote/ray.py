@@ -15,6 +15,7 @@ from tfmon.lanes.remote.start_program import KEPT_BYTES
 from tfmon.lanes.remote.trouble import HostError, bridge_error, how_ended, last_line, no_launcher
 from tfmon.model.codec import CodecError, read
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
+from tfmon.system.programs import run_program
 
 ASK_S = 40.0
 
@@ -71,20 +72,13 @@ class RayCluster:
 
     def _ask(self, question: str, reservation: Reservation) -> Any:
         try:
-            done = subprocess.run(
-                reservation.command(question),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=ASK_S,
-                start_new_session=True,
-                check=False,
-            )
+            done = run_program(reservation.command(question), ASK_S)
         except subprocess.TimeoutExpired:
             raise HostError(f"the Ray cluster did not answer within {ASK_S:.0f} s") from None
         except OSError as error:
             raise no_launcher(Host("ray", ray=reservation), self.python, error) from error
         if done.returncode:
-            error_lines = done.stderr[-KEPT_BYTES:].decode(errors="replace").splitlines()
+            error_lines = done.stderr[-KEPT_BYTES:].splitlines()
             why = last_line(error_lines) or f"it {how_ended(done.returncode)}"
             raise bridge_error(error_lines) or HostError(f"the bridge to Ray failed: {why}")
         try:

@@ -33,6 +33,7 @@ from tfmon.probes.nvidia.nvml import (
     open_nvml,
 )
 from tfmon.probes.nvidia.power import FaultLog
+from tfmon.system.programs import run_program
 
 _RETRY_S = 30.0
 """Until the driver is opened again after a failure."""
@@ -165,19 +166,11 @@ def survives_sampling(program: tuple[str, ...] = (), timeout_s: float = _REHEARS
     """Return whether another process survives a sample; `None` if it is silent."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import rehearse; rehearse()"
     try:
-        answer = subprocess.run(
-            program or (sys.executable, "-c", code),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=timeout_s,
-            check=False,
-        )
+        return run_program(program or (sys.executable, "-c", code), timeout_s).returncode >= 0
     except subprocess.TimeoutExpired:
         return None
     except OSError:
         return True  # not tried
-    return answer.returncode >= 0
 
 
 def _list_problem(version: object) -> Missing | None:
