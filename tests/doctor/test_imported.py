@@ -17,7 +17,7 @@ PLAIN = {"PATH": os.environ["PATH"]}
 @pytest.mark.process
 class TestChild:
     def test_that_answers(self):
-        answer = '{"version": "2", "path": "p", "gpus": ["g"], "cuda": true}'
+        answer = '{"version": "2", "path": "p", "gpus": ["g"], "built_with_cuda": true}'
         script = (
             f"import os, sys; print('tfmon-doctor:{answer}')\n"
             "print('\\x1b[2J', os.environ['TF_CPP_MIN_LOG_LEVEL'], file=sys.stderr)"

@@ -123,8 +123,8 @@ def open_libraries(
 
 
 def _library(entry: Mapping[str, str], home: Path) -> Library:
-    path, inside = entry["path"], (f"{home}/nvidia/", f"{home.resolve()}/nvidia/")
-    return Library(entry["name"], entry["error"], path, entry["version"], path.startswith(inside))
+    inside = f"{home}/nvidia/", f"{home.resolve()}/nvidia/"
+    return Library(**entry, wheel=entry["path"].startswith(inside))
 
 
 def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Path) -> XlaFiles:

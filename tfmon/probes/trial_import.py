@@ -24,7 +24,7 @@ found = {{
     "version": tf.__version__,
     "path": tf.__file__ or "",
     "gpus": [one.name for one in tf.config.list_physical_devices("GPU")],
-    "cuda": bool(tf.test.is_built_with_cuda()),
+    "built_with_cuda": bool(tf.test.is_built_with_cuda()),
 }}
 print({_MARK!r} + json.dumps(found), flush=True)
 """
@@ -71,10 +71,7 @@ def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> 
     line = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), "")
     text = clean(text[-_LONGEST:], _LONGEST)
     try:
-        result = json.loads(line.removeprefix(_MARK))
+        facts = json.loads(line.removeprefix(_MARK))
     except ValueError:
         return Import(exit_code, text=text, seconds=seconds)
-    gpus = tuple(str(name) for name in result["gpus"])
-    return Import(
-        exit_code, str(result["version"]), str(result["path"]), gpus, bool(result["cuda"]), text, seconds
-    )
+    return Import(exit_code, text=text, seconds=seconds, **{**facts, "gpus": tuple(facts["gpus"])})

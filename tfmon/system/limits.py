@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -192,11 +191,7 @@ def _processes(count: int) -> str:
 
 def _oom_kills(path: Path) -> int | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            text = b"\n" + os.read(descriptor, 65_536)
-        finally:
-            os.close(descriptor)
+        text = b"\n" + path.read_bytes()
         return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
     except (OSError, ValueError):
         return None
