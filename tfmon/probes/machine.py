@@ -174,13 +174,9 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
         if proc is None:
             swap = need_psutil().swap_memory()
             return int(swap.sin), int(swap.sout)
-        with open(proc / "vmstat", "rb") as file:
-            text = file.read()
-        page = os.sysconf("SC_PAGE_SIZE")
-        pages_in = text.partition(b"\npswpin ")[2].partition(b"\n")[0]
-        pages_out = text.partition(b"\npswpout ")[2].partition(b"\n")[0]
-        return int(pages_in) * page, int(pages_out) * page
-    except (OSError, RuntimeError, ValueError):
+        fields, page = limits.read_fields(proc / "vmstat"), os.sysconf("SC_PAGE_SIZE")
+        return int(fields["pswpin"]) * page, int(fields["pswpout"]) * page
+    except (OSError, RuntimeError, KeyError):
         return None
 
 

@@ -41,7 +41,7 @@ def read_throttling(folders: Sequence[Path]) -> dict[Path, tuple[int, int]]:
     """
     read: dict[Path, tuple[int, int]] = {}
     for folder in folders:
-        fields = _fields(folder / "cpu.stat")
+        fields = read_fields(folder / "cpu.stat")
         try:
             read[folder] = int(fields["nr_periods"]), int(fields["nr_throttled"])
         except (KeyError, ValueError):
@@ -65,7 +65,7 @@ def limited_memory(total: int, available: int, root: Path = Path("/")) -> tuple[
         for limit, usage, files in _MEMORY_FILES:
             most, used = read_text(folder / limit).strip(), read_text(folder / usage).strip()
             if most.isdecimal() and used.isdecimal():
-                left = int(most) - int(used) + int(_fields(folder / "memory.stat").get(files, 0))
+                left = int(most) - int(used) + int(read_fields(folder / "memory.stat").get(files, 0))
                 total, available = min(total, int(most)), max(0, min(available, left))
     return total, available
 
@@ -122,7 +122,8 @@ def _unescaped(path: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
 
 
-def _fields(file: Path) -> dict[str, str]:
+def read_fields(file: Path) -> dict[str, str]:
+    """Return the words and values of a file of the kernel, which may be missing."""
     return dict(line.split(" ", 1) for line in read_text(file).splitlines() if " " in line)
 
 
@@ -150,13 +151,10 @@ class MemoryKills:
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
-        files = (
-            folder / name
-            for folder in group_folders("memory", root)
-            for name in ("memory.events", "memory.oom_control")
-        )
-        self._group = next((file for file in files if _oom_kills(file) is not None), None)
-        self._machine = root / "proc/vmstat"
+        folders, names = group_folders("memory", root), ("memory.events", "memory.oom_control")
+        files = (folder / name for folder in folders for name in names)
+        group = next((file for file in files if "oom_kill" in read_fields(file)), root / "none")
+        self._files = group, root / "proc/vmstat"
         self._counts = deque([(0, self._read())], MOST_COUNTS)
 
     def count(self, at_ns: int) -> None:
@@ -167,31 +165,18 @@ class MemoryKills:
         """Return a text about later kills; the last count may include a slow end."""
         before = next((counts for counted_ns, counts in reversed(self._counts) if counted_ns <= at_ns), None)
         before = before or self._counts[0][1]
-        group, machine = (_more(now, then) for now, then in zip(self._read(), before, strict=True))
-        if group:
+        group, machine = (now - then for now, then in zip(self._read(), before, strict=True))
+        if group > 0:
             folders = group_folders("memory", self._root)
             texts = [read_text(folder / name).strip() for folder in folders for name, *_ in _MEMORY_FILES]
             limits = [int(text) for text in texts if text.isdecimal() and int(text) < UNLIMITED]
             limit = f"; its limit is {min(limits) / 2**30:.2f} GiB" if limits else ""
             return GROUP_KILLS.format(_processes(group)) + limit
-        return MACHINE_KILLS.format(_processes(machine)) if machine else ""
+        return MACHINE_KILLS.format(_processes(machine)) if machine > 0 else ""
 
-    def _read(self) -> tuple[int | None, int | None]:
-        group = _oom_kills(self._group) if self._group is not None else None
-        return group, _oom_kills(self._machine)
-
-
-def _more(now: int | None, before: int | None) -> int:
-    return 0 if now is None or before is None else max(0, now - before)
+    def _read(self) -> list[int]:
+        return [int(read_fields(file).get("oom_kill", 0)) for file in self._files]
 
 
 def _processes(count: int) -> str:
     return "a process" if count == 1 else f"{count} processes"
-
-
-def _oom_kills(path: Path) -> int | None:
-    try:
-        text = b"\n" + path.read_bytes()
-        return int(text.partition(b"\noom_kill ")[2].partition(b"\n")[0])
-    except (OSError, ValueError):
-        return None
