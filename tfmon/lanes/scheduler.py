@@ -183,18 +183,10 @@ class Scheduler:
             self._suspend(lane)
         self._act()
 
-    @property
-    def _all_ready(self) -> bool:
-        awaited = set(self._lanes) - self._unresponsive - self._ended
-        return awaited <= self._ready
-
-    @property
-    def _runnable(self) -> list[str]:
-        may = self._ready - self._ended - self._paused
-        return [lane for lane in self._lanes if lane in may and self._exclusive in ("", lane)]
-
     def _act(self) -> None:
-        all_ready, runnable = self._all_ready, self._runnable
+        all_ready = set(self._lanes) - self._unresponsive - self._ended <= self._ready
+        may = self._ready - self._ended - self._paused
+        runnable = [lane for lane in self._lanes if lane in may and self._exclusive in ("", lane)]
         if not self._started:
             if not all_ready or not runnable:
                 return

@@ -31,11 +31,6 @@ class MemoryCourse:
     seen: int = 0
     latest: tuple[int, float] | None = None
 
-    @property
-    def latest_ns(self) -> int | None:
-        """Time of the latest sample."""
-        return self.latest[0] if self.latest is not None else None
-
     def with_sample(self, at_ns: int, value: float) -> MemoryCourse:
         """Return the course with another sample."""
         points, every = self.points, self.every
@@ -129,7 +124,7 @@ class TreeUse(StatePart):
     def end_window(self) -> None:
         """Store the last sample. Later samples may measure an exiting process."""
         private, at_ns = known(self.private_bytes), self.clock.sampled_ns
-        if private is not None and at_ns is not None and at_ns != self.memory.latest_ns:
+        if private is not None and at_ns is not None and (at_ns, private) != self.memory.latest:
             self.memory = self.memory.with_sample(at_ns, private)
 
 

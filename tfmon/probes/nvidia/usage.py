@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 
 from tfmon.model.gpu_samples import GpuLoad, GpuMemory, PcieLink, PcieTraffic
 from tfmon.model.readings import Missing, Reading, known
@@ -137,7 +138,8 @@ class LinkMeter:
         Counters of 32 bits overflow over 12 times a second at 50 GB/s (seen on an H100).
         `nvmlDeviceGetPcieThroughput` waits for 20 ms a direction.
         """
-        return self._calls.part("pcie", PcieTraffic(), self._monitored, self._counters, self._peek)
+        peek = partial(self._calls.every, PEEK_EVERY_S, "peek", self._peek)
+        return self._calls.part("pcie", PcieTraffic(), self._monitored, self._counters, peek)
 
     def link(self, busy_pct: Reading) -> PcieLink:
         """Return generation and width of GPU and slot together, and a warning."""
@@ -171,9 +173,6 @@ class LinkMeter:
         return PcieTraffic(self._sent.per_s(sent, at_ns), self._received.per_s(received, at_ns), "counter")
 
     def _peek(self) -> PcieTraffic:
-        return self._calls.every(PEEK_EVERY_S, "peek", self._read_peek)
-
-    def _read_peek(self) -> PcieTraffic:
         sent, received = (self._calls.call("nvmlDeviceGetPcieThroughput", direction) for direction in (0, 1))
         return PcieTraffic(sent * 1000.0, received * 1000.0, "20 ms peek")
 
