@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -43,10 +44,8 @@ class Reservation:
 
     def command(self, subcommand: str) -> list[str]:
         """Return the bridge's command line."""
-        reservation = {**asdict(self), "variables": INHERITED}
-        for key in ("python", "nice", "name"):
-            del reservation[key]
-        return [self.python, str(BRIDGE), subcommand, json.dumps(reservation)]
+        reservation = json.dumps({**asdict(self), "variables": INHERITED})
+        return [self.python, str(BRIDGE), subcommand, reservation]
 
     def placed(self, error_lines: Sequence[str]) -> Reservation:
         """Return the reservation as reported."""
@@ -62,11 +61,8 @@ def last_report(error_lines: Sequence[str]) -> Mapping[str, Any]:
 
     for line in reversed(error_lines):
         if line.startswith(SIGN + "{"):
-            try:
-                fields = json.loads(line[len(SIGN) :])
-            except ValueError:
-                continue
-            return fields if isinstance(fields, dict) else {}
+            with contextlib.suppress(ValueError):
+                return dict(json.loads(line[len(SIGN) :]))
     return {}
 
 

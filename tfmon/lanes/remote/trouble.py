@@ -24,8 +24,7 @@ _SSH = (
         "the host key of {host} is not known here",
         "run `ssh {host}` once and compare the fingerprint",
     ),
-    ("Too many authentication failures", "{host}: permission denied: {said}", _KEYS),
-    ("Permission denied", "{host}: permission denied: {said}", _KEYS),
+    ("Too many authentication failures|Permission denied", "{host}: permission denied: {said}", _KEYS),
     (
         "Could not resolve hostname",
         "there is no host {host}: {said}",
@@ -67,7 +66,7 @@ def ended_early(host: Host, code: int | None, error_lines: list[str], printed: s
         return report
     if _by_ssh(host):
         for sign, message, hint in _SSH:
-            if sign in text:
+            if re.search(sign, text):
                 return HostError(message.format(**texts), hint.format(**texts))
         if code == 255:
             why = texts["said"] or "ssh ended without a message"
@@ -83,9 +82,9 @@ def ended_early(host: Host, code: int | None, error_lines: list[str], printed: s
 
 def how_ended(code: int | None) -> str:
     """Describe how a program ended."""
-    return (
-        f"was killed by {signal_name(-code)}" if code is not None and code < 0 else f"ended with exit code {code}"
-    )
+    if code is not None and code < 0:
+        return f"was killed by {signal_name(-code)}"
+    return f"ended with exit code {code}"
 
 
 def too_slow(host: Host, patience_s: float, error_lines: list[str], printed: str) -> HostError:
