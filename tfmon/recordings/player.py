@@ -6,7 +6,7 @@ import contextlib
 import time
 from pathlib import Path
 
-from tfmon.model.events import ClockStarted, RecordingChanged
+from tfmon.model.events import RecordingChanged
 from tfmon.model.ports import ReplayState
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
@@ -14,7 +14,6 @@ from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.reader import Recording, guard
 
 SPEEDS = (1, 2, 5, 10, 20, 50, 100)
-SEARCHED_EVENTS = 2_000
 KEEP_EVERY = 1_000
 """Events between two snapshots for seeks."""
 TICK_S = 0.15
@@ -33,7 +32,6 @@ class Player:
         self._playing = True
         self._problem = ""
         self._marks = tuple(recording.marks)
-        self._started_ns = _started_ns(recording)
         self.session = Session(recording.header.machine, lambda: self._now_ns)
         recording_state = RecordingState(str(recording.path.absolute()))
         self.session.accept(RecordingChanged(at_ns=self._now_ns, recording=recording_state))
@@ -57,7 +55,7 @@ class Player:
             speed=self._speed,
             marks=self._marks,
             note=self._problem or torn,
-            started_ns=self._started_ns,
+            started_ns=self._recording.started_ns,
         )
 
     def tick(self, seconds: float) -> None:
@@ -133,15 +131,6 @@ class Player:
                 self._kept.setdefault(self._next, self.session.snapshot())
             if deadline_s is not None and time.monotonic() > deadline_s:
                 return
-
-
-def _started_ns(recording: Recording) -> int | None:
-    with contextlib.suppress(RecordingError), guard(recording.path):
-        for position in range(min(SEARCHED_EVENTS, len(recording.times_ns))):
-            event = recording.event(position)
-            if isinstance(event, ClockStarted):
-                return event.at_ns
-    return None
 
 
 def play_all(path: Path) -> tuple[Recording, Snapshot]:

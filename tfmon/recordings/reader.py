@@ -29,7 +29,7 @@ from tfmon.version import __version__
 LARGEST_BYTES = 4 * 2**30
 """Eight lanes for some forty hours."""
 MOST_MARKS = 5_000
-_KNOWN = b'{"type":"Known",'
+_KNOWN, _CLOCK = b'{"type":"Known",', b'{"type":"ClockStarted",'
 _EVENTS = {kind.__name__ for kind in get_args(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
 _BEGIN = re.compile(
@@ -48,6 +48,7 @@ class Recording:
         """Whether its last line is incomplete."""
         self.closed: Closed | None = None
         self.marks: list[TimeMark] = []
+        self.started_ns: int | None = None
         self.times_ns = array("q")
         """Never less than the predecessor."""
         self._offsets = array("q")
@@ -186,6 +187,8 @@ class Recording:
                     return
                 raise self._damaged(str(error), number) from None
             if at_ns is not None:
+                if self.started_ns is None and line.startswith(_CLOCK):
+                    self.started_ns = at_ns
                 latest_ns = at_ns if latest_ns is None else max(latest_ns, at_ns)
                 self.times_ns.append(latest_ns)
                 self._offsets.append(offset)
