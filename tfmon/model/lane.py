@@ -231,7 +231,7 @@ class Lane(lane_state.LaneState):
         self.changes.mark(event.at_ns, f"{event.knob} {show(event.value)}", event.gap_ns)
         only_batch = event.knob == BATCH_SIZE.name
         self.gpu_use.batch_peaks = self.gpu_use.batch_peaks.changed(self.gpu_use.peak_bytes, only_batch=only_batch)
-        self._restart_measurement()
+        self.measure_again()
         self.settings = {**self.settings, event.knob: event.value}
         self.step.computing_share = self.step.calling_share = None
         self.step.profiles = ()
@@ -264,11 +264,11 @@ class Lane(lane_state.LaneState):
         vars(self).update(vars(fresh))
 
     def _renew(self, event: events.LaneStarted) -> None:
+        self.phase, self.phase_since_ns = lane_events.STARTING, event.at_ns
         if event.settings != self.settings:
-            self._restart_measurement()
+            self.measure_again()
             self.step.profiles = ()
         self.speed = SpeedWatch()
-        self.phase, self.phase_since_ns = lane_events.STARTING, event.at_ns
         self.process.number += 1
         self.process.pid, self.process.started_ns = event.pid, event.at_ns
         self.tree.pids, self.tree.processes = (), None
@@ -336,7 +336,7 @@ class Lane(lane_state.LaneState):
         self._set_not_measured(figure, reason)
         if figure == "examples" and reason and self.totals.examples:
             speed = self.speed
-            self._restart_measurement()
+            self.measure_again()
             self.totals.examples, self.speed = 0, speed
         elif figure == "loss" and reason:
             self.totals.losses = replace(self.totals.losses, first=None, last=None)
@@ -363,7 +363,9 @@ class Lane(lane_state.LaneState):
     def measure_again(self) -> None:
         """Begin a new steady state of a running lane."""
         if not self.over:
-            self._restart_measurement()
+            self.measurements.restart()
+            self.speed = SpeedWatch()
+            self.gpu_use.taken = {}
 
     def mark_charts(self, at_ns: int, text: str) -> None:
         """Mark the charts of a running lane."""
@@ -382,11 +384,6 @@ class Lane(lane_state.LaneState):
         if (self.phase, phase) == (lane_events.PAUSED, lane_events.RACING):
             self.speed = SpeedWatch()
         self.phase_before, self.phase, self.phase_since_ns = self.phase, phase, at_ns
-
-    def _restart_measurement(self) -> None:
-        self.measurements.restart()
-        self.speed = SpeedWatch()
-        self.gpu_use.taken = {}
 
     def _set_not_measured(self, figure: str, reason: str) -> None:
         self.script.not_measured = {**self.script.not_measured, figure: reason}
