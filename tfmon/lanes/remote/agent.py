@@ -216,12 +216,15 @@ class Agent:
         start_thread("tfmon-readings", lambda: self._begin_readings(gpus), self._tell_no_readings)
 
     def _begin_readings(self, gpus: list[object]) -> None:
-        from tfmon.lanes.remote.questions import start_readings
         from tfmon.model.codec import read
-        from tfmon.probes.base import Gpu
+        from tfmon.probes.base import Gpu, Ticker
+        from tfmon.probes.find_gpus import choose_probes
 
         if not self._tickers:
-            self._tickers = start_readings(self._leaders, self.emit, [read(gpu, Gpu) for gpu in gpus])
+            probes = choose_probes(self._leaders, [read(gpu, Gpu) for gpu in gpus])
+            self._tickers = [Ticker(probe, self.emit) for probe in probes]
+            for ticker in self._tickers:
+                ticker.start()
 
     def _tell_no_readings(self, reason: str) -> None:
         from tfmon.model.readings import Missing

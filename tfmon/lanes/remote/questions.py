@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -14,19 +14,16 @@ from typing import Any, get_type_hints
 from tfmon.doctor.facts import Facts
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain, read
-from tfmon.model.events import Event
 from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.probes import find_gpus
-from tfmon.probes.base import Gpu, Ticker
-from tfmon.probes.find_gpus import GpuSearch, choose_probes, with_devices
+from tfmon.probes.base import Gpu
+from tfmon.probes.find_gpus import GpuSearch, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
 from tfmon.probes.surroundings import OthersLoad
 from tfmon.system.view_files import recordings_folder, settle, sweep
-
-EVERY_S = 1.0
 
 
 def answer(question: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,17 +93,3 @@ def doctor(
 QUESTIONS: dict[str, Callable[..., object]] = {
     question.__name__: question for question in (machine, gpus, look, paths, view, settle, doctor)
 }
-
-
-def start_readings(
-    lanes: Callable[[], Mapping[str, int]],
-    emit: Callable[[Event], object],
-    gpus: Sequence[Gpu] = (),
-    *,
-    every_s: float = EVERY_S,
-) -> list[Ticker]:
-    """Start the probes of this machine."""
-    tickers = [Ticker(probe, emit, interval_s=every_s) for probe in choose_probes(lanes, gpus)]
-    for ticker in tickers:
-        ticker.start()
-    return tickers
