@@ -207,6 +207,20 @@ def looks_up():
     model.fit((rows * 200_000).astype("int32"), rows[:, :3], epochs=3, verbose=0)
 
 
+def updates_a_table():
+    table, optimizer = tf.Variable(tf.random.normal((200_000, 16))), keras.optimizers.Adam()
+
+    @tf.function
+    def step(ids):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.gather(table, ids) ** 2)
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+        return loss
+
+    for _ in range(40):
+        step(tf.range(32))
+
+
 def runs_eagerly():
     model, optimizer = network(), keras.optimizers.Adam()
     for _ in range(60):

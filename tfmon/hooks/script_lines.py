@@ -79,6 +79,13 @@ def line_of_stack(stack: list[Any]) -> str:
     return line_at(frame.filename, frame.lineno) if frame is not None else ""
 
 
+def line_in_graph() -> str:
+    """Return the script's innermost line, even in a function that AutoGraph has converted."""
+    from tensorflow.python.util import tf_stack
+
+    return line_of_stack(list(tf_stack.extract_stack()))
+
+
 def loop_of_stack(stack: list[Any]) -> tuple[str, int] | None:
     """Return the Python loop around an operation."""
     for frame in reversed(stack):

@@ -16,7 +16,14 @@ from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
 from tfmon.hooks.inspection import line_now, logs_operations, may_compute
 from tfmon.hooks.patches import FILES, Around, hooks
-from tfmon.hooks.script_lines import layer_of, line_in_loop, line_that_made, namespaces, patch_makers
+from tfmon.hooks.script_lines import (
+    layer_of,
+    line_in_graph,
+    line_in_loop,
+    line_that_made,
+    namespaces,
+    patch_makers,
+)
 from tfmon.hooks.sources import nothing
 
 IN_GRAPH = 3.5
@@ -199,7 +206,7 @@ class StepCauses:
             layer = layer_of(table)
             line = line_that_made(layer) if layer is not None else ""
             name = str(getattr(layer, "name", "") or getattr(table, "name", "a table"))
-            seen = causes.saw("update_dense", line or line_now(), subject=name, count=0)
+            seen = causes.saw("update_dense", line or line_in_graph() or line_now(), subject=name, count=0)
             dense_ns = passes * _pass_ns() * size / CALIBRATION
             self.add(seen, functools.partial(self._dense, seen, used, rows, type(inner).__name__, dense_ns))
 
