@@ -50,7 +50,8 @@ def make_server(folder: Path, *, allow_runs: bool) -> MCPServer[Any]:
 
     def recorded(run: str) -> RaceResult:
         try:
-            return _race(run, folder)
+            _inside(run, folder)
+            return read_recorded(find(run))[0]
         except TfmonError as error:
             raise ToolError(error.line) from None
 
@@ -105,11 +106,6 @@ def make_server(folder: Path, *, allow_runs: bool) -> MCPServer[Any]:
         server.add_tool(tool, annotations=reads)
     server.add_tool(try_, name="try", annotations=runs)
     return server
-
-
-def _race(run: str, folder: Path) -> RaceResult:
-    _inside(run, folder)
-    return read_recorded(find(run))[0]
 
 
 def _inside(word: str, folder: Path) -> None:
