@@ -120,7 +120,7 @@ def test_what_a_command_needs_must_be_there_with_the_same_content(fake, hosts, t
     command = command_scenario(("python", "train.py", "--epochs", "3", "--data", "data", "nothing"))
     hosts.connect(["gpu2"], command)
     assert fake.words["paths"] == (("train.py", "data"), ("python",), str(tmp_path), False)
-    assert hosts.differing_files() == ("train.py has another content on gpu2",)
+    assert hosts.differing == {"gpu2": ["train.py has another content on gpu2"]}
     fake.answers["paths"] = ["/work", "train.py"], {}
     with pytest.raises(TfmonError, match=r"\A/work and train\.py are not there on gpu2") as caught:
         hosts.connect(["gpu2"], command)
@@ -158,7 +158,7 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(mo
     )
     connections = {"gpu2": SimpleNamespace(ask=there), "gpu3": SimpleNamespace(ask=lost)}
     connected = SimpleNamespace(connections=connections)
-    text = hosts_module.examine(session.snapshot(), Path("/here/python"), [7], connected)
+    text = hosts_module.examine(session.snapshot(), Path("/here/python"), connected)
     no_use = "TensorFlow cannot be used: Python"
     assert text.split("\n\nOn ") == [
         f"On this machine:\n\n/here/python: {no_use}: /here/python: it is no program.",
@@ -166,7 +166,7 @@ def test_every_machine_of_the_race_has_its_report_with_its_own_lanes_and_load(mo
         "gpu3:\n\ngpu3 is lost: the cable · r connects again",
     ]
     asked = here.call_args.kwargs
-    assert (asked["imports"], asked["own_pids"], asked["others"].stolen_share) == (False, (7,), 0.2)
+    assert (asked["imports"], asked["own_pids"], asked["others"].stolen_share) == (False, (100,), 0.2)
     assert there.call_args.args == (questions.doctor,)
     asked = there.call_args.kwargs
     assert (asked["imports"], asked["own_pids"]) == (False, (101,)), "not the lanes of other machines"

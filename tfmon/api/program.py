@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 import threading
@@ -147,7 +148,9 @@ class Program(LocalRun):
             between = state.recall([hosts[lane.spec.host].machine for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
         elif remote and self._hosts is not None:
-            plan = replace(plan, race=replace(plan.race, differs=self._hosts.differing_files()))
+            plan = replace(
+                plan, race=replace(plan.race, differs=tuple(itertools.chain(*self._hosts.differing.values())))
+            )
         plan = self._views.plan(plan)
         self._latest = plan
         return plan
@@ -316,8 +319,7 @@ class Program(LocalRun):
         """Return the doctor's report."""
         from tfmon.api.race_hosts import examine
 
-        processes = self.lanes.pids().values()
-        return examine(self.session.snapshot(), self._options.interpreter, processes, self._hosts)
+        return examine(self.session.snapshot(), self._options.interpreter, self._hosts)
 
     @property
     def header(self) -> Header | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,8 @@ class Hosts:
         self._session = session
         self.connections: dict[str, Connection] = {}
         self.searches: dict[str, GpuSearch] = {}
-        self._differing: dict[str, tuple[str, ...]] = {}
+        self.differing: dict[str, list[str]] = {}
+        """Lines about the command's differing files, by host."""
         self._read: set[str] = set()
 
     def connect(self, names: Sequence[str], info: ScenarioInfo, find: Callable[[str], Host] = find_host) -> None:
@@ -65,11 +66,6 @@ class Hosts:
         """Return a sample of each GPU; raises TfmonError."""
         samples = self.connections[host].ask(questions.look, tuple(gpus))
         return tuple(replace(sample, host=host) for sample in samples)
-
-    def differing_files(self) -> tuple[str, ...]:
-        """Return lines about the command's differing files."""
-        differing = self._differing.items()
-        return tuple(f"{file} has another content on {host}" for host, files in differing for file in files)
 
     def begin_readings(self, hosts: Sequence[str]) -> None:
         """Start readings of the GPUs."""
@@ -102,7 +98,7 @@ class Hosts:
             questions.paths, tuple(dict.fromkeys(files)), (program,), folder, bool(connection.host.python)
         )
         differs = (file for file, there in digests.items() if there and there != digest(Path(folder, file)))
-        self._differing[name] = tuple(differs)
+        self.differing[name] = [f"{file} has another content on {name}" for file in differs]
         if missing:
             names = " and ".join(missing)
             raise TfmonError(
@@ -111,17 +107,16 @@ class Hosts:
             )
 
 
-def examine(snapshot: Snapshot, python: Path, processes: Iterable[int], connected: Hosts | None) -> str:
+def examine(snapshot: Snapshot, python: Path, connected: Hosts | None) -> str:
     """Return the doctor's report. Thread: any. Blocks for about a second."""
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 
     def report_on(host: str) -> str:
         load = _others_load(snapshot.hosts[host])
-        if not host or connected is None:
-            facts = gather_facts(python, imports=False, others=load, own_pids=tuple(processes))
-            return to_text(Diagnosis(facts))
         lanes = (lane for lane in snapshot.lanes if lane.spec.host == host)
         pids = tuple(pid for lane in lanes if (pid := lane.process.pid) is not None)
+        if not host or connected is None:
+            return to_text(Diagnosis(gather_facts(python, imports=False, others=load, own_pids=pids)))
         try:
             facts = connected.connections[host].ask(
                 questions.doctor, imports=False, folder=working_folder(), own_pids=pids, others_load=load
