@@ -41,15 +41,13 @@ class Racer:
 
         if args and isinstance(args[0], str | os.PathLike) and Path(args[0]).suffix == ".py":
             args = (self._request.path.parent / args[0], *args[1:])
-        absent, reason = "", ""
+        reason = ""
         try:
             result = tfmon.race(*args, **{"record": False, "progress": False, **options})
         except DeviceAbsentError as error:
-            absent = error.line
+            pytest.skip(error.line)
         except tfmon.LaneFailedError as failed:
             result, reason = failed.result, failed.message
-        if absent:
-            pytest.skip(absent)
         self._show(str(result))
         if reason:
             pytest.fail(reason, pytrace=False)

@@ -56,16 +56,8 @@ class RemoteRuns:
         """Return the recordings, oldest first; raises TfmonError."""
         with self._answer(b"") as rows:
             return library.runs_of(
-                Outline(
-                    path=clean(row[0]),
-                    size=int(row[1]),
-                    modified_s=float(row[2]),
-                    first=str(row[3]),
-                    last=str(row[4]),
-                    locked=bool(row[5]),
-                    problem=clean(row[6]),
-                )
-                for row in json.loads(self._line(rows))
+                Outline(clean(path), int(size), float(at_s), str(first), str(last), bool(locked), clean(problem))
+                for path, size, at_s, first, last, locked, problem in json.loads(self._line(rows))
             )
 
     def find(self, word: str) -> RecordedRun:
