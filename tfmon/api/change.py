@@ -199,11 +199,8 @@ def _apply(original: bytes, hunks: list[Hunk], path: str) -> bytes:
 
 def change_of_revision(revision: str, folder: Path) -> Change:
     """Return the difference from a git revision; raises UsageError."""
-    commit = (
-        _git(folder, revision, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
-        .decode()
-        .strip()
-    )
+    parsed = _git(folder, revision, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+    commit = parsed.decode().strip()
     names = _git(folder, revision, "diff", "--name-only", "--no-renames", "--relative", "-z", commit, "--", ".")
     before: dict[str, bytes | None] = {}
     for name in filter(None, os.fsdecode(names).split("\0")):

@@ -164,11 +164,9 @@ class Idle:
             while busy := self._busy(wanted):
                 waited_s = self.clock_s() - began_s
                 if waited_s >= wait_s:
-                    raise GpusBusyError(
-                        f"no GPU was free within {wait_s / 60:g} min: {'; '.join(busy)}",
-                        "--wait-idle with more minutes waits longer; without it, gpu is the idlest as it is",
-                        options=("wait_idle",),
-                    )
+                    text = f"no GPU was free within {wait_s / 60:g} min: {'; '.join(busy)}"
+                    hint = "--wait-idle with more minutes waits longer; without it, gpu is the idlest as it is"
+                    raise GpusBusyError(text, hint, options=("wait_idle",))
                 left = f"{units.clock(wait_s - waited_s)} left, Ctrl-C leaves"
                 self.tell(f"waiting for a free GPU ({left}): {'; '.join(busy)}")
                 self.sleep(min(LOOK_EVERY_S, wait_s - waited_s))

@@ -112,11 +112,8 @@ class RunningProcess:
             for now, then in zip(counters, before, strict=True)
         )
         samples = [sample for sample in self._gpus.sample() if isinstance(sample, GpuSample)] if self._gpus else []
-        gpus = tuple(
-            sample
-            for sample in samples
-            if set(trees[0].pids) & {*sample.processes.used_by_pid, *sample.processes.shares}
-        )
+        users = [{*sample.processes.used_by_pid, *sample.processes.shares} for sample in samples]
+        gpus = tuple(sample for sample, pids in zip(samples, users, strict=True) if pids & {*trees[0].pids})
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)
         self._count += 1
@@ -188,11 +185,8 @@ def stack_of(pid: int) -> str:
         done = subprocess.run(command, capture_output=True, timeout=STACK_TIMEOUT_S, check=True)
         threads = json.loads(done.stdout)
         frames = next(thread["frames"] for thread in threads if thread.get("thread_name") == "MainThread")
-        user_frames = [
-            frame
-            for frame in frames
-            if "site-packages" not in frame["filename"] and "/lib/python" not in frame["filename"]
-        ]
+        libraries = "site-packages", "/lib/python"
+        user_frames = [frame for frame in frames if not any(part in frame["filename"] for part in libraries)]
         return " ← ".join(
             clean(f"{frame['short_filename']}:{frame['line']} {frame['name']}", 80) for frame in user_frames[:3]
         )

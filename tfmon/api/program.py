@@ -113,13 +113,9 @@ class Program(LocalRun):
         self._read_gpus: set[str] = set()
         self._closed = False
         self._header: Header | None = None
-        self._watchdog = Watchdog(
-            self.session.snapshot,
-            self.lanes,
-            self.lanes.suspension.record,
-            slice_s=race_options.slice_s,
-            start_s=LimitOptions.of_user().start_timeout,
-        )
+        record, slice_s = self.lanes.suspension.record, race_options.slice_s
+        start_s = LimitOptions.of_user().start_timeout
+        self._watchdog = Watchdog(self.session.snapshot, self.lanes, record, slice_s=slice_s, start_s=start_s)
 
     def announce(self) -> None:
         """Announce the race before its lanes are known."""
@@ -129,14 +125,8 @@ class Program(LocalRun):
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race of a scenario; raises TfmonError."""
-        plan, no_gpu = plan_race(
-            info,
-            race_options or self._options,
-            self._find_gpus,
-            lambda specs: self._connect(specs, info),
-            self._idle,
-            self._purpose,
-        )
+        race_options, connect = race_options or self._options, partial(self._connect, info)
+        plan, no_gpu = plan_race(info, race_options, self._find_gpus, connect, self._idle, self._purpose)
         if not info.command and any(not lane.spec.host for lane in plan.lanes):
             need_tensorflow(plan.python)
         remote = any(lane.spec.host for lane in plan.lanes)
@@ -338,7 +328,7 @@ class Program(LocalRun):
             find_scenario(scenario), RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
         )
 
-    def _connect(self, specs: Sequence[LaneSpec], info: ScenarioInfo) -> None:
+    def _connect(self, info: ScenarioInfo, specs: Sequence[LaneSpec]) -> None:
         from tfmon.api.race_hosts import Hosts
         from tfmon.api.settings import find_host
         from tfmon.lanes.remote.ray import gpus_needed

@@ -122,11 +122,7 @@ class SweepResult:
         rows = []
         for combination in self.combinations:
             ends = combination.ratio_ci95 or (None, None)
-            figures = {
-                name: value
-                for name, value in combination.data.items()
-                if name not in ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
-            }
+            figures = {name: value for name, value in combination.data.items() if name not in NO_COLUMN}
             rows.append({**combination.settings, **figures, "ratio_low": ends[0], "ratio_high": ends[1]})
         return pandas().DataFrame(rows)
 
@@ -145,6 +141,7 @@ class SweepResult:
 
 
 ENDED = "ended by the program that began it"
+NO_COLUMN = ("settings", "ratio_ci95", "deaths", "missing", "learns_differently_by", "number")
 
 
 WAIT = "Wait while another race or sweep that Python began is under way; False raises TfmonError."

@@ -384,11 +384,8 @@ def beside() -> Iterator[str]:
         with contextlib.ExitStack() as looked:
             other = _enter(looked)
         other = other or _enter(entered, "terminal.lock")
-        yield (
-            f"another race is under way{other}: the lanes of each disturb the figures of the other"
-            if other
-            else ""
-        )
+        warning = f"another race is under way{other}: the lanes of each disturb the figures of the other"
+        yield warning if other else ""
 
 
 def _enter(entered: contextlib.ExitStack, name: str = "race.lock") -> str:

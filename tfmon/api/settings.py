@@ -113,15 +113,9 @@ class LimitOptions(Options):
     )
 
 
-SETTINGS = tuple(
-    {
-        option.setting: option
-        for options in (ScreenOptions, LimitOptions, RaceOptions)
-        for option in options.declared()
-        if option.setting
-    }.values()
-)
-BY_NAME = {option.setting: option for option in SETTINGS}
+_DECLARED = (*ScreenOptions.declared(), *LimitOptions.declared(), *RaceOptions.declared())
+BY_NAME = {option.setting: option for option in _DECLARED if option.setting}
+SETTINGS = tuple(BY_NAME.values())
 HOSTS, KEYS = "hosts", "keys"
 
 

@@ -68,11 +68,8 @@ def remember(machines: Sequence[Machine], learnt: BetweenProcesses) -> None:
 
 
 def _key(machines: Sequence[Machine]) -> str:
-    return " and ".join(
-        dict.fromkeys(
-            f"{machine.hostname}, {machine.cpu_name}, {machine.usable_cores:g} cores" for machine in machines
-        )
-    )
+    names = (f"{machine.hostname}, {machine.cpu_name}, {machine.usable_cores:g} cores" for machine in machines)
+    return " and ".join(dict.fromkeys(names))
 
 
 def _read() -> dict[str, BetweenProcesses]:

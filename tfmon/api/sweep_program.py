@@ -237,11 +237,9 @@ def _planned(
 
     least_s = 2 * FEW * plan.slice_s
     if plan.each_s < least_s:
-        raise UsageError(
-            f"--limit {plan.each_s:g} is too short for a ratio: it takes {FEW} pairs of slices",
-            f"--limit {least_s:g} is the least, or a shorter --slice",
-            options=("limit_s", "slice_s"),
-        )
+        text = f"--limit {plan.each_s:g} is too short for a ratio: it takes {FEW} pairs of slices"
+        hint = f"--limit {least_s:g} is the least, or a shorter --slice"
+        raise UsageError(text, hint, options=("limit_s", "slice_s"))
 
     def check(settings: Settings, kind: str) -> str:
         count = devices_of(settings, kind)
@@ -389,11 +387,8 @@ def split_places(
         already = sum(known == name for known, _ in places)
         places += [(name, already + number) for number in range(1, min(count, 2 * MOST_WORKERS) + 1)]
         if len(places) > MOST_WORKERS:
-            raise UsageError(
-                f"{word} is too many: {MOST_WORKERS} workers are the most",
-                f"--on {name}*{MOST_WORKERS}",
-                options=ON,
-            )
+            text, hint = f"{word} is too many: {MOST_WORKERS} workers are the most", f"--on {name}*{MOST_WORKERS}"
+            raise UsageError(text, hint, options=ON)
     return places
 
 
@@ -413,11 +408,8 @@ def _room(word: str, cluster: RayCluster | None) -> int:
 
     room = (cluster or RayCluster()).workers(word)
     if not room:
-        raise DeviceAbsentError(
-            f"Ray has no room for {word} now",
-            f"--on {word}*1 waits for it; tfmon hosts --ray lists it",
-            options=ON,
-        )
+        hint = f"--on {word}*1 waits for it; tfmon hosts --ray lists it"
+        raise DeviceAbsentError(f"Ray has no room for {word} now", hint, options=ON)
     return min(room, MOST_WORKERS)
 
 

@@ -147,14 +147,9 @@ class Watch:
         (spec,) = name_lanes([spec])
         self._lane = spec.name
         name, pid = Path(sys.argv[0]).name or "python", os.getpid()
-        self._session.begin(
-            Race(
-                scenario=name,
-                title="watched in its own process",
-                ignored_causes=settled(RaceOptions(), "watch").ignored_causes,
-            ),
-            [spec],
-        )
+        ignored = settled(RaceOptions(), "watch").ignored_causes
+        race = Race(scenario=name, title="watched in its own process", ignored_causes=ignored)
+        self._session.begin(race, [spec])
         at_ns, command = time.monotonic_ns(), shlex.join(sys.argv) or name
         self._session.accept(LaneStarted(lane=self._lane, at_ns=at_ns, pid=pid, settings={}, command=command))
 

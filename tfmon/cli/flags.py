@@ -96,14 +96,8 @@ def flag(option: Option[Any, Any], name: str = "") -> Callable[[Command], Comman
         more = {"multiple": True}
     if option.optional_value is not None:
         more |= {"is_flag": False, "flag_value": option.optional_value}
-    return click.option(
-        *(option.flag, name or option.name),
-        default=None,
-        help=option.help,
-        show_default=option.shown,
-        metavar=option.metavar,
-        **more,
-    )
+    more |= {"help": option.help, "show_default": option.shown, "metavar": option.metavar}
+    return click.option(option.flag, name or option.name, default=None, **more)
 
 
 def takes(

@@ -132,11 +132,8 @@ def _scenarios(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
     if incomplete.startswith((".", "/", "~")):
         return [CompletionItem(incomplete, type="file")]
-    return [
-        CompletionItem(scenario.name, help=scenario.title)
-        for scenario in list_scenarios()
-        if scenario.name.startswith(incomplete)
-    ]
+    infos = (info for info in list_scenarios() if info.name.startswith(incomplete))
+    return [CompletionItem(info.name, help=info.title) for info in infos]
 
 
 def _runs(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -60,11 +60,9 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
         with guard(path):
             opened, end = play_all(path)
             result = analyse(end)
-            text = (
-                json.dumps(summarise(result, opened.header).to_json(), indent=2, allow_nan=False)
-                if as_json
-                else to_text(result)
-            )
+            text = to_text(result)
+            if as_json:
+                text = json.dumps(summarise(result, opened.header).to_json(), indent=2, allow_nan=False)
         if opened.torn:
             export.tell_torn(path)
         if example:
@@ -128,17 +126,9 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
     if as_json:
         attachable = {run.name: run for run in live}
         rows = [_run_json(run, host, attachable.pop(run.id, None)) for run in listed]
-        rows += [
-            {
-                "id": name,
-                "host": host,
-                "pid": greeting.pid,
-                "scenario": greeting.scenario,
-                "tfmon": greeting.tfmon,
-                "attachable": True,
-            }
-            for name, greeting in attachable.items()
-        ]
+        for name, run in attachable.items():
+            facts = {"pid": run.pid, "scenario": run.scenario, "tfmon": run.tfmon, "attachable": True}
+            rows.append({"id": name, "host": host, **facts})
         click.echo(json.dumps(rows, indent=2, allow_nan=False))
         return
     lines = _run_lines(listed, [run for run in live if host or not run.name.endswith(sweeps.SUFFIX)], host)
