@@ -79,10 +79,8 @@ def notices(
                     fails = True
 
     def new_notices(snapshot: Snapshot, at_the_end: bool) -> Iterator[Notice]:
-        events = [
-            *happening(snapshot),
-            *(baseline.regressions(snapshot, at_the_end) if baseline is not None else ()),
-        ]
+        slower = baseline.regressions(snapshot, at_the_end) if baseline is not None else ()
+        events = [*happening(snapshot), *slower]
         known.intersection_update({event[:2] for event in events})
         for kind in dict.fromkeys(event[0] for event in events):
             parts = [event for event in events if event[0] == kind and event[:2] not in known]

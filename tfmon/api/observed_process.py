@@ -130,10 +130,8 @@ class RunningProcess:
         cpu = units.reading(last.tree.cpu_pct, lambda value: f"{value:.0f} % of {100 * self.cores:.0f}")
         yield f"cpu      {cpu}; main thread {units.reading(last.main_pct, lambda value: f'{value:.0f} %')}"
         yield f"memory   {units.reading(last.tree.private_bytes, units.memory)} that no other process shares"
-        speed = [
-            units.reading(rate, lambda value: f"{units.memory(value)}/s")
-            for rate in (last.read_bytes_per_s, last.written_bytes_per_s)
-        ]
+        rates = last.read_bytes_per_s, last.written_bytes_per_s
+        speed = [units.reading(rate, lambda value: f"{units.memory(value)}/s") for rate in rates]
         yield f"disk     reads {speed[0]}, writes {speed[1]}"
         for gpu in last.gpus:
             used = [gpu.processes.used_by_pid.get(pid) for pid in last.tree.pids]

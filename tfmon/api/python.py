@@ -102,11 +102,8 @@ class SweepResult:
 
     def best(self, device: str | None = None) -> CombinationResult:
         """Return the best combination of a device, which several kinds require; raises TfmonError."""
-        known = [
-            combination
-            for combination in self.combinations
-            if combination.ratio is not None and device in (None, combination.device)
-        ]
+        measured = [combination for combination in self.combinations if combination.ratio is not None]
+        known = [combination for combination in measured if device in (None, combination.device)]
         kinds = sorted({result.device for result in known})
         if not known:
             raise TfmonError("nothing was measured" + (f" on {device}" if device else ""))

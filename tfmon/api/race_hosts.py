@@ -100,11 +100,8 @@ class Hosts:
         differs = (file for file, there in digests.items() if there and there != digest(Path(folder, file)))
         self.differing[name] = [f"{file} has another content on {name}" for file in differs]
         if missing:
-            names = " and ".join(missing)
-            raise TfmonError(
-                f"{names} is not there on {name}" if len(missing) == 1 else f"{names} are not there on {name}",
-                "a command needs the same paths on every machine that it runs on",
-            )
+            text = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not there on {name}"
+            raise TfmonError(text, "a command needs the same paths on every machine that it runs on")
 
 
 def examine(snapshot: Snapshot, python: Path, connected: Hosts | None) -> str:

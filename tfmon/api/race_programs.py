@@ -142,11 +142,9 @@ class TrialProgram(Program):
         view = plan.race.views.get("")
         if view is None or view.kind == IN_PLACE:
             why = view.reason if view is not None else "the lanes have none"
-            raise UsageError(
-                f"the lanes cannot have views of the folder with different files: {why}",
-                "allow user namespaces; or share data that is only read with --link, or raise view_copy",
-                options=("link",),
-            )
+            text = f"the lanes cannot have views of the folder with different files: {why}"
+            hint = "allow user namespaces; or share data that is only read with --link, or raise view_copy"
+            raise UsageError(text, hint, options=("link",))
         linked = [
             path for path in self.change.paths if f"{path}/".startswith(tuple(f"{link}/" for link in view.links))
         ]

@@ -158,11 +158,9 @@ class Viewer(AnyRun, Source):
         assert self.greeting is not None, "not connected"
         if self._remote is not None and (lost := self._remote.lost(self.name)):
             return lost
-        return TfmonError(
-            f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended unexpectedly",
-            f"what it recorded is there: tfmon replay last; {state_folder() / sockets.LOG} may say why",
-            exit_code=EXIT_LANE_FAILED,
-        )
+        text = f"process {self.greeting.pid}, which ran {self.greeting.scenario}, has ended unexpectedly"
+        hint = f"what it recorded is there: tfmon replay last; {state_folder() / sockets.LOG} may say why"
+        return TfmonError(text, hint, exit_code=EXIT_LANE_FAILED)
 
     def send(self, command: Command, number: int = 0) -> None:
         """Send a request without a lock. Thread: also a signal's handler."""

@@ -157,14 +157,9 @@ def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 _BY_NAME: dict[str, Complete] = {
-    "scenario": _scenarios,
-    "scenarios": _scenarios,
-    "recording": _runs,
-    "run": _runs,
-    "first": _runs,
-    "second": _runs,
-    "names": _hosts,
-    "host": _hosts,
+    **dict.fromkeys(("scenario", "scenarios"), _scenarios),
+    **dict.fromkeys(("recording", "run", "first", "second"), _runs),
+    **dict.fromkeys(("names", "host"), _hosts),
     **dict.fromkeys(("html", "output", "chrome"), _files),
 }
 
