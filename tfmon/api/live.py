@@ -19,7 +19,7 @@ from tfmon.api.repeat_command import command_line
 from tfmon.api.run_base import Interruption, closed_terminal, collect_rarely, ended, go_on, say
 from tfmon.api.settings import ScreenOptions, config_file
 from tfmon.api.viewer import Viewer
-from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
 from tfmon.model.control_messages import Command
 from tfmon.model.ports import RunInfo, Source
@@ -120,8 +120,8 @@ def _leave_anyway(close: Callable[[], None]) -> None:
     start_thread("tfmon-leave", leave, lambda _reason: os._exit(EXIT_INTERRUPTED))
 
 
-def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False) -> bool:
-    """Show a recorded race; return whether the user left."""
+def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False) -> int:
+    """Show a recorded race; return the exit code."""
     player = Player(recording)
     if at_end:
         player.go_to(player.state().to_ns)
@@ -132,7 +132,7 @@ def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False)
         _flush_input()
         hint = f"the recording stays as it is: tfmon replay {recording.path} --headless prints its result"
         raise _screen_failed(app.broken, hint)
-    return ending is not None
+    return EXIT_INTERRUPTED if ending is None else EXIT_FINE
 
 
 class Replay(Source):

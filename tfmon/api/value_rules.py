@@ -280,10 +280,9 @@ def text_of(value: object) -> str:
 
 def links_of(value: object) -> tuple[str, ...]:
     """Return existing paths in the working folder."""
-    need(isinstance(value, list | tuple))
-    paths = [os.path.relpath(text_of(path)) for path in value] if isinstance(value, list | tuple) else []
+    paths = tuple(map(os.path.relpath, texts("").read(value)))
     need(all(os.path.lexists(path) and not path.startswith(os.pardir) and path != os.curdir for path in paths))
-    return tuple(paths)
+    return paths
 
 
 def line_of(value: object) -> str:

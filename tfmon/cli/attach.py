@@ -266,5 +266,4 @@ def _show_recording(path: Path, screen: ScreenOptions) -> NoReturn:
 
     with Recording(path) as opened:
         click.echo(f"{run_id(path)} is over: this is its recording", err=True)
-        ended = live.replay(opened, screen, at_end=True)
-    sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
+        sys.exit(live.replay(opened, screen, at_end=True))

@@ -15,7 +15,7 @@ from tfmon import units
 from tfmon.api.options import SHARE
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import export, flags
-from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import TfmonError, UsageError
 
 MOST_SWEEPS = 5
 
@@ -51,7 +51,6 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
     from tfmon.recordings.player import play_all
     from tfmon.recordings.reader import Recording, guard
     from tfmon.reports.race_report import to_text
-    from tfmon.reports.text import fitted
 
     if example is (recording is not None):
         raise UsageError("replay needs a RECORDING, or --example instead", "tfmon runs lists those that are here")
@@ -60,14 +59,12 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
         with guard(path):
             opened, end = play_all(path)
             result = analyse(end)
-            text = to_text(result)
-            if as_json:
-                text = json.dumps(summarise(result, opened.header).to_json(), indent=2, allow_nan=False)
+            shown = summarise(result, opened.header).to_json() if as_json else to_text(result)
         if opened.torn:
             export.tell_torn(path)
         if example:
             click.echo(f"recorded on {recorded_on(opened.header)}", err=True)
-        click.echo(text if as_json else fitted(text))
+        flags.print_result(shown, str(path))
         return
     if why := flags.why_no_screen():
         raise UsageError(f"{why}: a replay needs the screen", "--headless and --json do without")
@@ -76,8 +73,7 @@ def replay(screen: ScreenOptions, recording: str | None, example: bool, headless
     with Recording(path) as opened:
         if example:
             click.echo(f"recorded on {recorded_on(opened.header)}", err=True)
-        ended = live.replay(opened, screen)
-    sys.exit(EXIT_FINE if ended else EXIT_INTERRUPTED)
+        sys.exit(live.replay(opened, screen))
 
 
 @click.command
@@ -277,7 +273,6 @@ def diff(
     from tfmon.analysis.compare import compare_all
     from tfmon.analysis.gate import MORE_MEMORY, SLOWER, exit_code, judge
     from tfmon.reports.diff import describe, to_json, to_text
-    from tfmon.reports.text import fitted
 
     folders = [word for word in (first, second) if Path(word).is_dir()]
     limits = {SLOWER: slower_than, MORE_MEMORY: more_memory_than}
@@ -295,10 +290,7 @@ def diff(
     if html is not None:
         page = Path(html)
         export.write_html(lambda: describe(comparison, gates), page, everything=False, force=force, err=True)
-    if as_json:
-        click.echo(json.dumps(to_json(comparison, gates), indent=2, allow_nan=False))
-    else:
-        click.echo(fitted(to_text(comparison, gates)))
+    flags.print_result((to_json if as_json else to_text)(comparison, gates), "")
     sys.exit(exit_code(gates))
 
 
