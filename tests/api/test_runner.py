@@ -21,7 +21,7 @@ from tfmon.api import server, sockets
 from tfmon.api.program import Program
 from tfmon.api.run_base import Interruption
 from tfmon.api.server import Server
-from tfmon.api.sockets import Answer, Ended, FromRunner, Request, RunnerGreeting
+from tfmon.api.sockets import Answer, Ended, FromRunner, RunnerGreeting
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError
 from tfmon.model import codec
@@ -138,7 +138,7 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
     monkeypatch.setattr(server, "FAREWELL_S", 0.01)
     deaf, connection = run.connect(), run.connect()
     for one in (deaf, connection):
-        one.sendall(codec.encode(Request(1, Command("follow", name="pts/9"))))
+        one.sendall(codec.encode(Command("follow", name="pts/9", number=1)))
     wait_for(lambda: all(one.follows and not one._behind for one in run.server.viewers), what="both watch")
     _, slow = run.server.viewers
     quick = run.watch()
@@ -197,7 +197,7 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
 
 def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, capsys):
     viewer, wild = run.watch(), run.connect()
-    wild.sendall(b'{"type":"Request","number":"x"}\n')
+    wild.sendall(b'{"type":"Command","number":"x"}\n')
     wild.settimeout(PATIENCE_S)
     while wild.recv(65_536):
         pass

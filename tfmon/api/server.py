@@ -212,7 +212,7 @@ class Connection:
         try:
             with self.socket.makefile("rb") as lines, contextlib.suppress(OSError):
                 while (line := lines.readline(sockets.LONGEST_REQUEST_BYTES)).endswith(b"\n"):
-                    self._handle(codec.read(codec.parse(line), sockets.Request))
+                    self._handle(codec.read(codec.parse(line), Command))
         except codec.CodecError as error:
             log(f"{self.name} sent an invalid request: {error}")
         finally:
@@ -221,9 +221,9 @@ class Connection:
             self._server._disconnect(self)
             self.socket.close()
 
-    def _handle(self, request: sockets.Request) -> None:
+    def _handle(self, command: Command) -> None:
         self._active_s = time.monotonic()
-        match request.command:
+        match command:
             case Command("follow", name=terminal):
                 if not self.follows:
                     self.name += f" on {codec.clean(terminal, 40)}" if terminal else ""
@@ -235,13 +235,13 @@ class Connection:
                 self.left = True
             case Command("suspend" | "continue" as action):
                 self.suspends = action == "suspend"
-        if request.command.action in SLOW:
-            start_thread("tfmon-viewer", partial(self._answer, request), log)
+        if command.action in SLOW:
+            start_thread("tfmon-viewer", partial(self._answer, command), log)
         else:
-            self._answer(request)
+            self._answer(command)
 
-    def _answer(self, request: sockets.Request) -> None:
-        number, command = request.number, request.command
+    def _answer(self, command: Command) -> None:
+        number = command.number
         try:
             answer = sockets.Answer(number=number, text=self._server.perform(command))
         except TfmonError as error:

@@ -19,7 +19,6 @@ from typing import TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
-from tfmon.model.control_messages import Command
 from tfmon.model.events import Event
 from tfmon.model.header import SCHEMA
 from tfmon.recordings import library, remote_bridge, sweeps
@@ -71,17 +70,9 @@ class RunnerGreeting:
         return same or word == str(self.pid) or self.name.startswith(word)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A command with a number for its answer."""
-
-    number: int
-    command: Command
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The text or the error of a request. Without a number, a line for all viewers."""
+    """The text or the error of a command. Without a number, a line for all viewers."""
 
     number: int = 0
     text: str = ""

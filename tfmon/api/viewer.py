@@ -162,10 +162,10 @@ class Viewer(AnyRun, Source):
         hint = f"what it recorded is there: tfmon replay last; {state_folder() / sockets.LOG} may say why"
         return TfmonError(text, hint, exit_code=EXIT_LANE_FAILED)
 
-    def send(self, command: Command, number: int = 0) -> None:
+    def send(self, command: Command) -> None:
         """Send a request without a lock. Thread: also a signal's handler."""
         with contextlib.suppress(OSError):
-            self._connection.sendall(codec.encode(sockets.Request(number, command)))
+            self._connection.sendall(codec.encode(command))
 
     def ask(self, command: Command, timeout_s: float | None = None) -> str:
         """Return the answer to a request; raises TfmonError."""
@@ -173,7 +173,7 @@ class Viewer(AnyRun, Source):
         waiting = self._answers[number] = futures.Future[sockets.Answer]()
         if self.over.is_set():
             raise self.lost_error()
-        self.send(command, number)
+        self.send(replace(command, number=number))
         try:
             answer = waiting.result(timeout_s)
         except futures.TimeoutError:

@@ -205,13 +205,12 @@ def _started(
 
 def _interrupt(connection: socket.socket) -> None:
     """End a run during the start; at once if the user interrupts again."""
-    from tfmon.api.sockets import Request
     from tfmon.model import codec
     from tfmon.model.control_messages import Command
 
     for command in (Command("end run", name="SIGINT"), Command("end now")):
         with contextlib.suppress(KeyboardInterrupt, OSError):
-            connection.sendall(codec.encode(Request(0, command)))
+            connection.sendall(codec.encode(command))
             while connection.recv(65_536):
                 pass
             return

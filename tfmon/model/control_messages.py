@@ -23,3 +23,5 @@ class Command:
     name: str = ""
     """Name of a knob, mode, scenario, signal or terminal."""
     values: tuple[KnobValue, ...] = ()
+    number: int = 0
+    """Of the answer, for viewers."""
