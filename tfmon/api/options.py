@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.api import value_rules
@@ -276,10 +276,6 @@ class RaceOptions(LaneOptions):
         seconds = HEADLESS_SECONDS if endless and not self.command else self.seconds
         long = self.steps is None and (seconds or FRESH_FROM_S) >= FRESH_FROM_S
         return replace(self, seconds=seconds, fresh=long if self.fresh is None else self.fresh)
-
-    def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether a command uses the setting."""
-        return super().takes_setting(option, command) and not (option.name == "scenario" and self.command)
 
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""

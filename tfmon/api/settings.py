@@ -147,7 +147,7 @@ def settled(options: Chosen, command: str) -> Chosen:
     """Return options with the user's settings; raises UsageError."""
     result, names = copy.copy(options), frozenset(name for name in vars(options) if options.has(name))
     for option in options.declared():
-        if option.name not in names and options.takes_setting(option, command):
+        if option.name not in names and option.setting and command in option.commands:
             resolved = resolve(option.setting)
             vars(result)[option.name] = None if resolved.source == "default" else resolved.value
     result.validate(command, names)

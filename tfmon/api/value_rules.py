@@ -160,10 +160,6 @@ class Options:
         assert isinstance(option, Option)
         return option
 
-    def takes_setting(self, option: Option[Any, Any], command: str) -> bool:
-        """Return whether a command uses the setting."""
-        return bool(option.setting) and command in option.commands
-
     def has(self, name: str) -> bool:
         """Return whether an option is set."""
         return vars(self).get(name) is not None
