@@ -239,10 +239,8 @@ def shift(first: Sequence[float], second: Sequence[float], error: float) -> tupl
     middles = median(first), median(second)
     spread = max(LEAST_SPREAD, max(first) - min(first), max(second) - min(second))
     centers, scales = np.linspace(-3 * spread, 3 * spread, CENTERS), np.geomspace(*SCALES)
-    first_density, second_density = (
-        _likelihood(np.subtract(values, middle), centers, scales)
-        for values, middle in zip((first, second), middles, strict=True)
-    )
+    first_density = _likelihood(np.subtract(first, middles[0]), centers, scales)
+    second_density = _likelihood(np.subtract(second, middles[1]), centers, scales)
     prior = scales / (1 + (scales / SCALE) ** 2)  # half-Cauchy, for scales in equal ratios
     density = sum(
         share * np.convolve(b, a[::-1]) for share, a, b in zip(prior, first_density, second_density, strict=True)

@@ -125,10 +125,8 @@ def undoes_last(snapshot: Snapshot) -> bool:
 
 
 def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
-    return tuple(
-        KnobChange(attempt.of_lane.lane, knob, attempt.of_lane.before[knob], new)
-        for knob, new in attempt.settings.items()
-    )
+    change = attempt.of_lane
+    return tuple(KnobChange(change.lane, knob, change.before[knob], new) for knob, new in attempt.settings.items())
 
 
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:

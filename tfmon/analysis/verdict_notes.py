@@ -257,10 +257,9 @@ def scaling_of(snapshot: Snapshot, lanes: Sequence[LaneState], ratio: Ratio) -> 
     models = {gpu.name for lane in lanes for gpu in snapshot.gpus_of(lane)}
     if len(set(counts)) < len(counts) or len(alike) != 1 or snapshot.differing or len(models) > 1:
         return ()
-    least, *more = ordered
-    result = [(lane, ratio(lane, least)) for lane in more]
-    return tuple(
-        scaling(lane.spec.id, (lane.spec.devices, least.spec.devices), lane.spec.kind, estimate)
-        for lane, estimate in result
-        if estimate is not None
-    )
+    fewest, result = ordered[0], []
+    for lane in ordered[1:]:
+        devices = (lane.spec.devices, fewest.spec.devices)
+        if (estimate := ratio(lane, fewest)) is not None:
+            result.append(scaling(lane.spec.id, devices, lane.spec.kind, estimate))
+    return tuple(result)

@@ -175,10 +175,7 @@ def _hosts(plan: SeriesPlan) -> set[str]:
     kinds = " ".join(plan.machines.values())
     hosts = [device.rpartition("/")[0] for device in plan.places]
     names = [word_of(host) if is_ray(host) else host.rpartition("@")[2] for host in hosts]
-    return {
-        *(name for name in names if name not in kinds),
-        *(machine.hostname for machine in plan.hardware.values()),
-    }
+    return {name for name in names if name not in kinds} | {machine.hostname for machine in plan.hardware.values()}
 
 
 def _method(ranking: Ranking) -> Iterator[str]:
