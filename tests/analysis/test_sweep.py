@@ -14,7 +14,6 @@ from tfmon.analysis.sweep_ranking import (
     OPEN,
     PAIRS_OF_A_VISIT,
     combine,
-    next_due,
     parse_over,
     rank,
 )
@@ -31,6 +30,7 @@ from tfmon.model.series import (
 )
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.series_report import sweep_to_json
+from tfmon.series.sweep import SweepPolicy
 
 
 def test_the_knobs_of_a_script_are_guessed():
@@ -136,8 +136,8 @@ def test_the_time_left_is_never_less_than_it_takes(seed):
     rng, passed_s, told = random.Random(seed), 0.0, []
     state = planned({"batch_size": (16, 32, 64, 128)})
     found = rank(state)
-    while (number := next_due(found.rows, "cpu", ())) is not None:
-        began_s, passed_s = passed_s, passed_s + 6
+    while (attempt := SweepPolicy().next(state, "cpu")) is not None:
+        number, began_s, passed_s = attempt.number, passed_s, passed_s + 6
         state = state_after(state, VisitBegan(number, "cpu"))
         for place in range(PAIRS_OF_A_VISIT):
             log = 0.1 * number + rng.gauss(0, 0.01 if number == 2 else 0.1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
@@ -213,13 +213,6 @@ def _with_speed(baseline: Attempt, attempts: Iterable[Attempt]) -> Attempt:
         return baseline
     speed = median(known.baseline_examples_per_s or 0.0 for known in figures)
     return replace(baseline, figures=Figures(figures[0].place, speed))
-
-
-def next_due(rows: Sequence[SweepRow], kind: str, busy: Collection[int]) -> int | None:
-    """Return the open combination with the fewest visits."""
-    waiting = (row.attempt for row in rows if row.outcome == OPEN and row.attempt.kind == kind)
-    due = [(attempt.visits, attempt.number) for attempt in waiting if attempt.number not in busy]
-    return min(due)[1] if due else None
 
 
 def _left_s(state: SeriesState, rows: Sequence[SweepRow]) -> float | None:

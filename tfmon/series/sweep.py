@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfmon.analysis.statistics import compare
-from tfmon.analysis.sweep_ranking import OPEN, PAIRS_OF_A_VISIT, Ranking, judge, next_due, rank
+from tfmon.analysis.sweep_ranking import OPEN, PAIRS_OF_A_VISIT, Ranking, judge, rank
 from tfmon.model.series import Attempt, SeriesState
 from tfmon.series.engine import Policy
 
@@ -17,8 +17,9 @@ class SweepPolicy(Policy):
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return an open combination with the fewest visits."""
         self._known = rank(state, self._known)
-        number = next_due(self._known.rows, kind, state.running)
-        return None if number is None else state.attempts[number]
+        waiting = (row.attempt for row in self._known.rows if row.outcome == OPEN and row.attempt.kind == kind)
+        due = (attempt for attempt in waiting if attempt.number not in state.running)
+        return min(due, key=lambda attempt: (attempt.visits, attempt.number), default=None)
 
     def more(self, state: SeriesState, number: int, pairs: int) -> bool:
         """Return whether the result is open, and more rounds narrow its interval."""
