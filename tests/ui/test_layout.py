@@ -14,8 +14,8 @@ from tfmon.ui.lines import Lines
 from tfmon.ui.render.race_frame import draw
 from tfmon.ui.render.rows import DIM, cells, crop, fit, spread, wrap
 from tfmon.ui.render.style import TROUBLE, WARN, lane_style, to_ascii
-from tfmon.ui.screens.page import SCROLLBAR_CELLS
 from tfmon.ui.screens.race_screen import Pane
+from tfmon.ui.screens.text_pages import SCROLLBAR_CELLS
 from tfmon.ui.source import Display
 from tfmon.units import charset
 

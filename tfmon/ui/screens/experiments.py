@@ -21,8 +21,8 @@ from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, spread, styled_lines
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.render.table import GAP, Entry, answer_rows, columns_of, curve_rows
-from tfmon.ui.screens.page import FRAME_ROWS, SCROLLBAR_CELLS, bound, closer
-from tfmon.ui.screens.text_pages import ListPage
+from tfmon.ui.screens.page import bound, closer
+from tfmon.ui.screens.text_pages import FRAME_ROWS, SCROLLBAR_CELLS, ListPage
 from tfmon.ui.source import targets, to_improve
 
 MOST_CHART = 20

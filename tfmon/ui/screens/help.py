@@ -24,15 +24,15 @@ from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import DIM, TEXT, Row, crop, section
 from tfmon.ui.render.style import KEY, STRONG
 from tfmon.ui.render.table import Entry
-from tfmon.ui.screens.page import Page, bindings_of, bound, closer
-from tfmon.ui.screens.text_pages import ListPage, ScrollPage
+from tfmon.ui.screens.page import bindings_of, bound, closer
+from tfmon.ui.screens.text_pages import ListPage, Page
 
 NUMBERS = Path(__file__).parents[1] / "numbers.md"
 ITEM = re.compile(r"^- \*\*(.+?)\*\*: ((?:.|\n)+?)(?=\n- |\s*\Z)", re.MULTILINE)
 MARGIN_CELLS = 6
 
 
-class HelpPage(ScrollPage):
+class HelpPage(Page):
     """Lists the keys, the page's first, and explains the numbers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("help"), closer("choose")]
@@ -54,7 +54,7 @@ class HelpPage(ScrollPage):
 
 
 def _keys_of_page(page: Screen[Any]) -> tuple[Key, ...]:
-    common = {binding.id for binding in Page.BINDINGS if isinstance(binding, Binding)}
+    common = {binding.id for binding in Page.BINDINGS if isinstance(binding, Binding)} - {"filter"}
     return tuple(
         replace(BY_ID[binding.id], keys=binding.key, action=binding.action)
         for binding in bindings_of(type(page))

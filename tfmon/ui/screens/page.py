@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.screen import Screen
 
 from tfmon.errors import TfmonError
@@ -14,14 +13,10 @@ from tfmon.model.control_messages import Command
 from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ANSWER_S
-from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID, key_of, label
+from tfmon.ui.keys import BY_ID
 from tfmon.ui.lines import Lines, StyledScreen
 from tfmon.ui.monitor import LEAVE, Monitor
-from tfmon.ui.render.bars import Hint, hint_row, message_of, refusal_line, tab_row
-from tfmon.ui.render.race_frame import one_line
-from tfmon.ui.render.rows import TEXT, Row, cells, fit, plain, spread
-from tfmon.ui.render.style import STRONG, WARN, strong
+from tfmon.ui.render.rows import plain
 from tfmon.ui.source import (
     effect,
     may_start_again,
@@ -33,10 +28,6 @@ from tfmon.ui.source import (
     titles,
     to_improve,
 )
-
-SCROLLBAR_CELLS = 1
-CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
-FRAME_ROWS = 4
 
 
 def bound(binding: str, action: str = "", keys: str = "", word: str = "") -> Binding:
@@ -161,86 +152,3 @@ class MonitorScreen(StyledScreen[str | None]):
     def action_undo(self) -> None:
         if self.monitor.may_change() and (undone := self.run_experiment(Command("undo"))) is not None:
             self.monitor.say(f"undone: {undone}")
-
-
-class Page(MonitorScreen):
-    """A page with tabs, title and keys."""
-
-    AUTO_FOCUS = ".body"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        bound("help", word="help"),
-        bound("close", word="back"),
-        closer("quit"),
-        bound("lane.detail", keys="i"),
-        *map(
-            bound, ("picture", "report", "palette", "lane.log", "knobs", "lane.profile", "gpus", "doctor", "runs")
-        ),
-    ]
-    BLANK = True
-    """Otherwise Textual 8.2 keeps the lines below the widgets, 160 kB a page."""
-    tab = ""
-    title_text = ""
-
-    def __init__(self, monitor: Monitor) -> None:
-        super().__init__(monitor)
-        self.top, self.foot = Lines(), Lines(classes="foot")
-
-    def compose(self) -> ComposeResult:
-        yield self.top
-        yield from self.content()
-        yield self.foot
-
-    def content(self) -> ComposeResult:
-        raise NotImplementedError
-
-    def on_mount(self) -> None:
-        self.redraw()
-
-    def key(self, binding: str) -> str:
-        return key_of(binding, self.monitor.view.keys)
-
-    def redraw(self) -> None:
-        if not self.is_mounted:
-            return
-        monitor, snapshot = self.monitor, self.monitor.snapshot
-        monitor.view.note_failures(snapshot)
-        width, height = self.app.size
-        self.fill(snapshot, width - SCROLLBAR_CELLS)
-        tabs = tab_row(monitor.view.tabs, self.tab, monitor.view.keys, width, alone=len(snapshot.lanes) == 1)
-        self.paint(self.top, [tabs, self._title(width), *self.above(snapshot, width)], width)
-        message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
-        self.paint(self.foot, [*self.below(width, height), message, hint_row(self.hints(), width)], width)
-
-    def paint(self, lines: Lines, rows: Sequence[Row], width: int) -> None:
-        lines.show([fit(row, width) for row in rows])
-
-    def fill(self, snapshot: Snapshot, width: int) -> None:
-        raise NotImplementedError
-
-    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
-        return []
-
-    def below(self, width: int, height: int) -> list[Row]:
-        return []
-
-    def _title(self, width: int) -> Row:
-        title, race = (((f" {self.title_text}", STRONG),), (*one_line(self.monitor.analysis), (" ", TEXT)))
-        return title if self.still or cells(title) + cells(race) + 3 > width else spread(title, race, width)
-
-    def hints(self) -> list[Hint]:
-        idle = CHANGING if self.monitor.refusal else ()
-        shown = (binding for binding in bindings_of(type(self)) if binding.show and binding.id not in idle)
-        keys = self.monitor.view.keys
-        return [
-            Hint(label(keys.get(binding.id or "", binding.key)), binding.description, binding.action)
-            for binding in shown
-        ]
-
-    def message(self, snapshot: Snapshot) -> str:
-        return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
-
-    async def action_dismiss(self, result: str | None = None) -> None:
-        if self.tab:
-            self.monitor.show("race")
-        else:
-            self.dismiss(result)

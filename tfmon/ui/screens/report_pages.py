@@ -26,12 +26,12 @@ from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, meter, sty
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN
 from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.page import bound, closer
-from tfmon.ui.screens.text_pages import ListPage, OneLanePage, ScrollPage
+from tfmon.ui.screens.text_pages import ListPage, OneLanePage, Page
 
 _STYLES = (("✗", TROUBLE), ("!", WARN))
 
 
-class ReportPage(ScrollPage):
+class ReportPage(Page):
     """A report that a thread writes, again after Enter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("choose", "choose", "enter", "again")]
@@ -162,7 +162,7 @@ _HINTS = (
 )
 
 
-class CopyPage(ScrollPage):
+class CopyPage(Page):
     """Copies and shows the verdict and the command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [closer("copy")]

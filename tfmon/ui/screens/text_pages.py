@@ -16,36 +16,79 @@ from textual.widgets.data_table import CursorType
 
 from tfmon.model.lane_state import LaneState
 from tfmon.model.session import Snapshot
-from tfmon.ui.keys import BY_ID
+from tfmon.ui.keys import BY_ID, key_of, label
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor
-from tfmon.ui.render.bars import Hint
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, crop
-from tfmon.ui.render.style import STRONG, WARN
+from tfmon.ui.render.bars import Hint, hint_row, message_of, refusal_line, tab_row
+from tfmon.ui.render.race_frame import one_line
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, crop, fit, spread
+from tfmon.ui.render.style import STRONG, WARN, strong
 from tfmon.ui.render.table import MARK_CELLS, Entry, arranged, matching_rows, whole_rows, widths
-from tfmon.ui.screens.page import Page, bound
+from tfmon.ui.screens.page import MonitorScreen, bindings_of, bound, closer
 
-ABOUT_ROWS = 6
+SCROLLBAR_CELLS, FRAME_ROWS, ABOUT_ROWS = 1, 4, 6
+CHANGING = ("lane.stack", "lane.kill", "try", "undo", "run.delete", "move.left", "move.right")
 
 
-class ScrollPage(Page):
-    """A page of `rows` with scrolling and a filter."""
+class Page(MonitorScreen):
+    """A page with tabs, title, `rows` with a filter, and keys."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [bound("filter", word="filter")]
+    AUTO_FOCUS = ".body"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        bound("filter", word="filter"),
+        bound("help", word="help"),
+        bound("close", word="back"),
+        closer("quit"),
+        bound("lane.detail", keys="i"),
+        *map(
+            bound, ("picture", "report", "palette", "lane.log", "knobs", "lane.profile", "gpus", "doctor", "runs")
+        ),
+    ]
+    BLANK = True
+    """Otherwise Textual 8.2 keeps the lines below the widgets, 160 kB a page."""
+    tab = ""
+    title_text = ""
 
     def __init__(self, monitor: Monitor) -> None:
         super().__init__(monitor)
+        self.top, self.foot = Lines(), Lines(classes="foot")
         self._filter_keys = {*monitor.view.keys.get("filter", BY_ID["filter"].keys).split(",")}
         self.filter = Input(placeholder="words to look for", compact=True)
         self.filter.display = self.filter.cursor_blink = False
         self.lines = Lines()
         self.body: ScrollView = self.lines
 
+    def compose(self) -> ComposeResult:
+        yield self.top
+        yield from self.content()
+        yield self.foot
+
     def content(self) -> ComposeResult:
         self.body.add_class("body")
         self.body.can_focus = True
         yield self.filter
         yield self.body
+
+    def on_mount(self) -> None:
+        self.redraw()
+
+    def key(self, binding: str) -> str:
+        return key_of(binding, self.monitor.view.keys)
+
+    def redraw(self) -> None:
+        if not self.is_mounted:
+            return
+        monitor, snapshot = self.monitor, self.monitor.snapshot
+        monitor.view.note_failures(snapshot)
+        width, height = self.app.size
+        self.fill(snapshot, width - SCROLLBAR_CELLS)
+        tabs = tab_row(monitor.view.tabs, self.tab, monitor.view.keys, width, alone=len(snapshot.lanes) == 1)
+        self.paint(self.top, [tabs, self._title(width), *self.above(snapshot, width)], width)
+        message: Row = ((f" {self.message(snapshot)}", strong(WARN)),)
+        self.paint(self.foot, [*self.below(width, height), message, hint_row(self.hints(), width)], width)
+
+    def paint(self, lines: Lines, rows: Sequence[Row], width: int) -> None:
+        lines.show([fit(row, width) for row in rows])
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         raise NotImplementedError
@@ -55,6 +98,30 @@ class ScrollPage(Page):
         if self.filter_text:
             rows = matching_rows(rows, self.filter_text) or [((" nothing matches", WARN),)]
         self.paint(self.lines, rows, width)
+
+    def above(self, snapshot: Snapshot, width: int) -> list[Row]:
+        return []
+
+    def below(self, width: int, height: int) -> list[Row]:
+        return []
+
+    def _title(self, width: int) -> Row:
+        title, race = (((f" {self.title_text}", STRONG),), (*one_line(self.monitor.analysis), (" ", TEXT)))
+        return title if self.still or cells(title) + cells(race) + 3 > width else spread(title, race, width)
+
+    def hints(self) -> list[Hint]:
+        if self.typing:
+            return [Hint(self.key("choose"), "keeps the filter"), Hint(self.key("close"), "shows all", "dismiss")]
+        idle = CHANGING if self.monitor.refusal else ()
+        shown = (binding for binding in bindings_of(type(self)) if binding.show and binding.id not in idle)
+        keys = self.monitor.view.keys
+        return [
+            Hint(label(keys.get(binding.id or "", binding.key)), binding.description, binding.action)
+            for binding in shown
+        ]
+
+    def message(self, snapshot: Snapshot) -> str:
+        return message_of(self.monitor.view, snapshot) or refusal_line(snapshot)
 
     def start_over(self) -> None:
         self.body.scroll_home(animate=False)
@@ -98,16 +165,13 @@ class ScrollPage(Page):
         if self.filter.display:
             self.filter.value = ""
             self.end_typing()
+        elif self.tab:
+            self.monitor.show("race")
         else:
-            await super().action_dismiss(result)
-
-    def hints(self) -> list[Hint]:
-        if self.typing:
-            return [Hint(self.key("choose"), "keeps the filter"), Hint(self.key("close"), "shows all", "dismiss")]
-        return super().hints()
+            self.dismiss(result)
 
 
-class OneLanePage(ScrollPage):
+class OneLanePage(Page):
     """A page of a lane; a key goes to the next lane."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("move.next", word="next lane"), bound("move.previous")]
@@ -192,7 +256,7 @@ class EntryTable(DataTable[Text], inherit_bindings=False):
         self.call_after_refresh(self.move_cursor, row=self.cursor_row)
 
 
-class ListPage(ScrollPage):
+class ListPage(Page):
     """A table of entries with filter and sorting."""
 
     BINDINGS: ClassVar[list[BindingType]] = [bound("sort", word="sort"), bound("sort.reverse", word="reverse")]
