@@ -50,11 +50,9 @@ def read_changes(lane_store: str) -> tuple[dict[str, tuple[int, bytes]], list[st
     changed: dict[str, tuple[int, bytes]] = {}
     for root, _, names in os.walk(f"{lane_store}/changed"):
         for path in (os.path.join(root, name) for name in names):
+            name, mode = os.path.relpath(path, f"{lane_store}/changed"), os.stat(path).st_mode & 0o777
             with open(path, "rb") as file:
-                changed[os.path.relpath(path, f"{lane_store}/changed")] = (
-                    os.stat(path).st_mode & 0o777,
-                    file.read(),
-                )
+                changed[name] = mode, file.read()
     try:
         with open(f"{lane_store}/removed", "rb") as file:
             return changed, [os.fsdecode(path) for path in file.read().split(b"\0") if path]

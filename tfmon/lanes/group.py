@@ -410,12 +410,8 @@ class LaneGroup:
                 kills = "" if lane.spec.host else self._memory_kills.since(lane.heartbeat.heard_ns)
                 event = replace(event, memory_kills=kills)
             hung_since_ns = None
-            if (
-                current is not None
-                and current.end_requested
-                and not current.ended
-                and not isinstance(event, BadLine | LaneEnded)
-            ):
+            ends = current is not None and current.end_requested and not current.ended
+            if ends and not isinstance(event, BadLine | LaneEnded):
                 # The last output of an ending lane is not a sign of life.
                 hung_since_ns = self._session.snapshot().lane(event.lane).heartbeat.stalled_since_ns
             self._session.accept(event)

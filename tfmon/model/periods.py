@@ -15,10 +15,7 @@ from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import SeriesState
 
 MOST_PERIODS = 100
-CAUSES = (
-    *(SeriesAdvanced, ModeChanged, KnobApplied),
-    *(LaneStarted, LaneFailed, LaneEnded, StepDescribed),
-)
+CAUSES = (SeriesAdvanced, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
 
 
 @dataclass(frozen=True, slots=True)
