@@ -107,15 +107,14 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
 def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
     """Return the last line of a race."""
     result = analyse(known)
+    versions = filter(None, (lane.process.versions["tensorflow"] for lane in known.lanes))
     return Closed(
         at_ns=at_ns,
         events=events,
         seconds=known.raced_s,
         verdict=result.outcome,
         ratio=result.verdict.ratio,
-        tensorflow=next(
-            (version for lane in known.lanes if (version := lane.process.versions["tensorflow"])), None
-        ),
+        tensorflow=next(versions, None),
         lanes=tuple(lane.title for lane in known.lanes),
         failure="; ".join(_failures(known)),
     )
