@@ -59,11 +59,6 @@ class RunnerGreeting:
         listed = bool(self.host) or recording.parent.resolve() in folders
         return library.run_id(recording) if self.recording and listed else str(self.pid)
 
-    @property
-    def full_name(self) -> str:
-        """The name with the host."""
-        return f"{self.host}/{self.name}" if self.host else self.name
-
     def has_name(self, word: str) -> bool:
         """Return whether a word of the command line names the run."""
         same = bool(self.recording) and Path(word).resolve() == Path(self.recording).resolve()

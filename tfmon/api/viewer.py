@@ -100,7 +100,8 @@ class Viewer(AnyRun, Source):
         """The run's name in commands."""
         assert self.greeting is not None, "not connected"
         host = self._remote.host.name if self._remote is not None else ""
-        return replace(self.greeting, recording=self.session.snapshot().recorded, host=host).full_name
+        name = replace(self.greeting, recording=self.session.snapshot().recorded, host=host).name
+        return f"{host}/{name}" if host else name
 
     def snapshot(self) -> Snapshot:
         """Return the present state."""

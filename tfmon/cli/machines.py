@@ -113,8 +113,8 @@ def hosts(names: tuple[str, ...], address: str | None, ray_python: str | None, a
     except SpecError as error:
         raise UsageError(str(error), "for example: tfmon hosts me@gpu2") from error
     result = survey([settings.find_host(name) for name in wanted])
-    here = read_machine()
-    flags.echo(json.dumps(hosts_to_json(result, here), indent=2) if as_json else hosts_to_text(result, here))
+    local = read_machine()
+    flags.echo(json.dumps(hosts_to_json(result, local), indent=2) if as_json else hosts_to_text(result, local))
     unusable = any(host.error or not host.machine.tensorflow for host in result)
     sys.exit(EXIT_UNUSABLE_HOST if unusable else EXIT_FINE)
 
