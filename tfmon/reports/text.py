@@ -92,14 +92,12 @@ class _TextWriter:
         yield from (f"{'':{self.label}}  {detail}" for detail in item.details)
 
     def _table(self, block: Table) -> list[str]:
-        if not self.brief:
-            right = [column for column in range(len(block.rows[0])) if column not in block.left]
-            return [*([block.about] if block.about else []), *table(block.rows, right)]
-        if block.folded:
+        if self.brief and block.folded:
             return []
-        kept = block.brief or range(len(block.rows[0]))
+        kept = (self.brief and block.brief) or range(len(block.rows[0]))
         rows = [[row[column] for column in kept] for row in block.rows]
-        return table(rows, [index for index, column in enumerate(kept) if column not in block.left])
+        lines = table(rows, [index for index, column in enumerate(kept) if column not in block.left])
+        return lines if self.brief or not block.about else [block.about, *lines]
 
 
 def _broken(text: str, width: int) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tfmon.analysis.intervals import AT_THE_END
-from tfmon.analysis.statistics import LogRatio, compare, pairs_of
+from tfmon.analysis.statistics import compare, pairs_of
 from tfmon.model.events import Event
 from tfmon.model.lane_events import RACING, SliceEnded
 from tfmon.model.race import TURNS
@@ -64,11 +63,6 @@ def due(snapshot: Snapshot) -> bool:
     for lane in more:
         two_machines = snapshot.machine_key(lane) != snapshot.machine_key(base)
         result = compare(pairs_of(lane.slices, base.slices), race.between, two_machines=two_machines)
-        if result is not None and matters(result):
+        if result is not None and result.between.reach() >= MATTERS * result.center.reach():
             return True
     return False
-
-
-def matters(comparison: LogRatio) -> bool:
-    """Return whether between-process variance is large, see `MATTERS`."""
-    return comparison.between.reach(AT_THE_END) >= MATTERS * comparison.center.reach(AT_THE_END)
