@@ -28,7 +28,7 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
     """A screen with a component class such as `row--dim` for each style."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"row--{name}" for name in ("text", "dim", "strong", "key", "warn", "trouble")),
+        *(f"row--{name}" for name in ("text", "dim", "strong", "warn", "trouble")),
         *(f"row--lane{number}{variant}" for number in range(4) for variant in ("", "-faint")),
     }
     DEFAULT_CSS = """
@@ -36,7 +36,7 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
         background: $background;
         & > .row--text { color: $foreground; }
         & > .row--dim { color: $text-muted; }
-        & > .row--strong, & > .row--key { color: $foreground; text-style: bold; }
+        & > .row--strong { color: $foreground; text-style: bold; }
         & > .row--warn { color: $warn; }
         & > .row--trouble { color: $trouble; }
     }
@@ -51,7 +51,7 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
     )
 
     def style_of(self, name: str) -> Style:
-        """Return a style such as "lane0.strong" or "key@help" (a link)."""
+        """Return a style such as "lane0.strong" or "strong@help" (a link)."""
         style_name, _, action = name.partition(LINK)
         base, _, variant = style_name.partition(".")
         component = f"row--{base}-faint" if variant == "faint" else f"row--{base}"

@@ -22,7 +22,7 @@ from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
 from tfmon.ui.render import reading_rows
 from tfmon.ui.render.reading_rows import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit, meter, spread
-from tfmon.ui.render.style import KEY, STRONG, TROUBLE, WARN, link, strong
+from tfmon.ui.render.style import STRONG, TROUBLE, WARN, link, strong
 from tfmon.ui.render.verdict_rows import elapsed
 from tfmon.ui.source import Display, focused_index, running_line, shared_value, shows, targets
 
@@ -115,13 +115,13 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
         return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
     focused = next((lane.title for lane in snapshot.lanes if lane.spec.name == view.focused), "")
     if focused:
-        all_lanes = (key_of("focus.all", view.keys), KEY), (" all lanes", DIM)
+        all_lanes = (key_of("focus.all", view.keys), STRONG), (" all lanes", DIM)
         return ((f"   keys act on {focused} only · ", TEXT), *all_lanes)
     if shows(snapshot, view) or view.replay:
         return ()
     if view.readonly:
         return (("   read only: keys change nothing", DIM),)
-    one_lane = (key_of("focus.next", view.keys), KEY), (" picks one", DIM)
+    one_lane = (key_of("focus.next", view.keys), STRONG), (" picks one", DIM)
     return (("   keys act on all lanes · ", DIM), *one_lane) if len(snapshot.lanes) > 1 else ()
 
 
@@ -198,7 +198,7 @@ def tab_row(
 
     def spans(tab: str, title: str) -> list[Span]:
         style, ends = (STRONG, "[]") if tab == current else (DIM, "  ")
-        texts = ((ends[0], STRONG), (key_of(TABS[tab], keys), KEY), (title, style), (ends[1], STRONG))
+        texts = ((ends[0], STRONG), (key_of(TABS[tab], keys), STRONG), (title, style), (ends[1], STRONG))
         return [(text, link(text_style, tab_action(tab))) for text, text_style in texts]
 
     shown = [(tab, " run" if alone and tab == "race" else f" {tab}") for tab in TABS if tab in names]
@@ -212,7 +212,7 @@ def tab_row(
 
 def hint_row(hints: Iterable[Hint], width: int) -> Row:
     """Return the keys that fit, and always the last two."""
-    parts = [[(key, link(KEY, action)), (f" {word}", link(DIM, action))] for key, word, action in hints]
+    parts = [[(key, link(STRONG, action)), (f" {word}", link(DIM, action))] for key, word, action in hints]
     while len(parts) > 2 and sum(cells(part) + 2 for part in parts) > width + 1:
         del parts[-3]
     row: list[Span] = []

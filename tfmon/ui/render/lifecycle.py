@@ -33,7 +33,7 @@ def progress_rows(
     numbered = f"stage {current + 1} of {len(STAGES)}: {stage}"
     headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
     total_s = f"{max(0, now_ns - lane.process.started_ns) // 1_000_000_000} s since its start"
-    foot = spread([(total_s, DIM)], [], width)
+    foot: Row = ((total_s, DIM),)
     if height < LIST_ROWS:
         return [headline, foot][: max(1, height)]
     rows = [headline]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-STRONG, KEY = "strong", "key"
-WARN, TROUBLE = "warn", "trouble"
+STRONG, WARN, TROUBLE = "strong", "warn", "trouble"
 LINK = "@"
 """Separates a style and an action."""
 _DARK = ("#56b4e9", "#e69f00", "#3fc79a", "#d691b9")

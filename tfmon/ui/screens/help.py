@@ -22,7 +22,7 @@ from tfmon.ui.keys import BY_ID, Key, label, listed_keys
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.bars import Hint
 from tfmon.ui.render.rows import DIM, TEXT, Row, crop, section
-from tfmon.ui.render.style import KEY, STRONG
+from tfmon.ui.render.style import STRONG
 from tfmon.ui.render.table import Entry
 from tfmon.ui.screens.page import bindings_of, bound, closer
 from tfmon.ui.screens.text_pages import ListPage, Page
@@ -76,7 +76,9 @@ def help_rows(
         if key.id not in {page_key.id for page_key in first}:
             groups.setdefault(key.group, []).append(key)
     for group, group_keys in groups.items():
-        rows += section(group, ((label(keys.get(key.id, key.keys)), key.help) for key in group_keys), width, KEY)
+        rows += section(
+            group, ((label(keys.get(key.id, key.keys)), key.help) for key in group_keys), width, STRONG
+        )
     for heading, explained in explained_numbers():
         rows += section(heading, explained, width, TEXT)
     return rows

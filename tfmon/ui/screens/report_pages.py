@@ -178,12 +178,8 @@ class CopyPage(Page):
         except TfmonError as error:
             self._problem = error.line
 
-    @property
-    def text(self) -> str:
-        return "\n".join([*self._verdict, *([self._command] if self._command else [])]) + "\n"
-
     def on_mount(self) -> None:
-        self.app.copy_to_clipboard(self.text)
+        self.app.copy_to_clipboard("\n".join(filter(None, [*self._verdict, self._command])) + "\n")
 
     def rows(self, snapshot: Snapshot, width: int) -> list[Row]:
         rows = [BLANK, *styled_lines("\n".join(self._verdict), width, 99)]
