@@ -154,7 +154,8 @@ def loss_distances(few: Losses, many: Losses) -> list[float]:
     for step, loss in few:
         if steps and steps[0] <= step <= steps[-1]:
             index = bisect.bisect_left(steps, step)
-            around = [point[1] for point in many[index - (steps[index] != step) : index + 1]]
+            first = index if steps[index] == step else index - 1
+            around = [loss for _, loss in many[first : index + 1]]
             distances.append(loss - min(max(loss, min(around)), max(around)))
     return distances
 
