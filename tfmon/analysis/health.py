@@ -155,7 +155,8 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     traces, traced = retraces_of(lane, whole)
     if traces >= LEAST_TRACES and traced >= TRACING_SHARE:
         text = f"{units.several(traces, 'trace')} took {units.percent(100 * traced)} of {whole.name}"
-        yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced else ""))
+        named = any(cause.cause.startswith("retrace_") for cause in lane.script.causes)
+        yield Concern("retraces", text + (f": {lane.step.traced}" if lane.step.traced and not named else ""))
     elif (batches := _first_batches(lane, waits)) is not None:
         share = units.percent(100 * whole.share(batches))
         text = f"{FIRST_BATCHES}, {units.several(batches.count, 'time')}: {share} of {whole.name}"
