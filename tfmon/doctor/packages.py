@@ -189,18 +189,16 @@ def _metal(facts: Facts) -> Finding:
     wanted = remedies.metal(facts)
     if facts.python.version[:2] > (3, 12):
         fix = "make an environment with Python 3.12: uv venv --python 3.12 tf && uv pip install --python tf "
-        result = (
-            f"Python {facts.python.version[0]}.{facts.python.version[1]}: tensorflow-metal has no wheel for it"
-        )
+        version = ".".join(map(str, facts.python.version[:2]))
+        result = f"Python {version}: tensorflow-metal has no wheel for it"
         return broken(result, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
     obstacle = wheel_obstacle(facts.visibility, facts.wheel)
     if obstacle is not None or facts.wheel is None:
-        return broken(
-            obstacle.reason if obstacle else "not installed", f"tensorflow-metal {remedies.METAL}", wanted
-        )
-    plugin, version = release(facts.wheel.metal), release(facts.wheel.version)
+        result = obstacle.reason if obstacle else "not installed"
+        return broken(result, f"tensorflow-metal {remedies.METAL}", wanted)
+    plugin, tensorflow = release(facts.wheel.metal), release(facts.wheel.version)
     together = f"tensorflow-metal {facts.wheel.metal} with TensorFlow {facts.wheel.version}"
-    if plugin < (1, 2) or (version and not (2, 18) <= version < (2, 20)):
+    if plugin < (1, 2) or (tensorflow and not (2, 18) <= tensorflow < (2, 20)):
         return broken(together, f"tensorflow-metal {remedies.METAL} with TensorFlow 2.18 or 2.19", wanted)
     return ok(together)
 

@@ -189,12 +189,10 @@ class Lane(lane_state.LaneState):
             return
         racing, count, use = self.phase == lane_events.RACING, self.spec.devices, self.gpu_use
         opening = self.phase in (lane_events.STARTING, lane_events.IMPORTING)
+        alone = only_lane and not opening and self.phase != lane_events.BUILDING
+        peak_bytes = (use.peak_bytes or use.allocated_bytes) if count == 1 else None
         part = use.parts.get(sample.key, GpuPart()).with_sample(
-            sample,
-            self.tree.pids,
-            before=opening,
-            only_lane=only_lane and not opening and self.phase != lane_events.BUILDING,
-            peak_bytes=(use.peak_bytes or use.allocated_bytes) if count == 1 else None,
+            sample, self.tree.pids, before=opening, only_lane=alone, peak_bytes=peak_bytes
         )
         use.parts = {key: part for key, part in use.parts.items() if self.process.uses_gpu(key)}
         use.add_part(sample.key, part, count, racing=racing)

@@ -208,12 +208,9 @@ class GpuPart:
         first = self.used_before
         if first is None and before:
             first = known(sample.memory.used_bytes)
+        before_bytes = None if sample.part_of else first
         used, source = used_bytes_of_lane(
-            sample,
-            pids,
-            only_lane=only_lane,
-            peak_bytes=peak_bytes,
-            before_bytes=None if sample.part_of else first,
+            sample, pids, only_lane=only_lane, peak_bytes=peak_bytes, before_bytes=before_bytes
         )
         lane_busy = busy_pct(sample.processes, pids, only_lane=only_lane)
         free_bytes = None if sample.memory.unified else sample.memory.free_bytes

@@ -37,10 +37,10 @@ def read_machine(root: Path = Path("/")) -> Machine:
     """Return the facts of this machine without a GPU driver."""
     cores = os.cpu_count() or 1
     uname = os.uname()
-    system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else uname.sysname
+    system = f"{uname.sysname} {uname.release} {uname.machine}"
     return Machine(
         hostname=uname.nodename,
-        system=f"{system} {uname.release} {uname.machine}" if sys.platform != "darwin" else system,
+        system=f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else system,
         cpu_name=read_cpu_name(root) or uname.machine,
         cores=cores,
         usable_cores=read_usable_cores(cores, root),
