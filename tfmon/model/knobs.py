@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from tfmon.model.readings import FINITE
@@ -128,15 +128,11 @@ PREFETCH = Knob(
     high=1024,
     words=("off", "auto"),
 )
-PARALLEL_CALLS = Knob(
-    "parallel_calls",
-    default="auto",
+PARALLEL_CALLS = replace(
+    PREFETCH,
+    name="parallel_calls",
     help="Examples that `prepare` works on in parallel; off: one after the other.",
-    kind="live",
     choices=("off", 2, 4, "auto"),
-    low=1,
-    high=1024,
-    words=("off", "auto"),
 )
 CACHE = Knob(
     "cache",
@@ -192,14 +188,10 @@ STEPS_PER_EXECUTION = Knob(
     low=1,
     high=10_000,
 )
-INTER_THREADS = Knob(
-    "inter_threads",
-    default="auto",
+INTER_THREADS = replace(
+    THREADS,
+    name="inter_threads",
     help="Operations that may run at the same time on the CPU (inter-op parallelism).",
-    choices=("auto", 1, 2, 4, 8),
-    low=1,
-    high=1024,
-    words=("auto",),
 )
 ALLOCATOR = Knob(
     "allocator",
