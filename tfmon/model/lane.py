@@ -25,11 +25,7 @@ MOST_SUSPENSIONS = 16
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 OTHERS_MARK = "others "
 OTHERS_MARK_EVERY_NS = 30_000_000_000
-SIGNS_OF_LIFE = tuple(
-    kind
-    for kind in get_args(lane_events.FromLane)
-    if kind not in (script_events.StackReported, script_events.PathsUsed)
-)
+SIGNS_OF_LIFE = tuple({*get_args(lane_events.FromLane)} - {script_events.StackReported, script_events.PathsUsed})
 """A hanging lane also reports stacks."""
 
 
