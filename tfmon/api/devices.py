@@ -135,9 +135,8 @@ class Idle:
         result = [search(spec.host) if spec.kind == "gpu" else GpuSearch() for spec in specs]
         wanted = [(spec, listed, *candidates(spec, listed)) for spec, listed in zip(specs, result, strict=True)]
         if self.wait_s is not None:
-            self._wait(
-                [(spec.host, gpus, count) for spec, choice, gpus, count in wanted if choice.usable], self.wait_s
-            )
+            usable = [(spec.host, gpus, count) for spec, choice, gpus, count in wanted if choice.usable]
+            self._wait(usable, self.wait_s)
         return [self._settled(*choice) for choice in wanted]
 
     def _settled(self, spec: LaneSpec, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:

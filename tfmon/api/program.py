@@ -138,9 +138,8 @@ class Program(LocalRun):
             between = state.recall([hosts[lane.spec.host].machine for lane in plan.lanes])
             plan = replace(plan, race=replace(plan.race, between=between))
         elif remote and self._hosts is not None:
-            plan = replace(
-                plan, race=replace(plan.race, differs=tuple(itertools.chain(*self._hosts.differing.values())))
-            )
+            differs = tuple(itertools.chain(*self._hosts.differing.values()))
+            plan = replace(plan, race=replace(plan.race, differs=differs))
         plan = self._views.plan(plan)
         self._latest = plan
         return plan
@@ -324,9 +323,8 @@ class Program(LocalRun):
 
     def _plan_next(self, scenario: str) -> RacePlan:
         """Plan a later race, which has the default lanes."""
-        return self.plan(
-            find_scenario(scenario), RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
-        )
+        race_options = RaceOptions(python=self._options.interpreter, fresh=self._options.fresh)
+        return self.plan(find_scenario(scenario), race_options)
 
     def _connect(self, info: ScenarioInfo, specs: Sequence[LaneSpec]) -> None:
         from tfmon.api.race_hosts import Hosts

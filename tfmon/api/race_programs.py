@@ -207,9 +207,8 @@ def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
     seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
     for number in range(2 * runs if in_pairs else 1):
         side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
-        purpose = Purpose(
-            watched=False, restarts=True, change=replace(program.change, sides=(program.change.sides[side],))
-        )
+        change = replace(program.change, sides=(program.change.sides[side],))
+        purpose = Purpose(watched=False, restarts=True, change=change)
         alone = Program(replace(options, record=False, seconds=seconds), purpose)
         if interrupted := run_until_over(alone):
             return interrupted

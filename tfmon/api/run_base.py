@@ -294,9 +294,8 @@ def show_progress(text: str) -> None:
 @contextlib.contextmanager
 def connecting(lanes: Sequence[str]) -> Iterator[None]:
     """Display that tfmon connects to other machines."""
-    hosts = list(
-        dict.fromkeys(filter(None, (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)))
-    )
+    names = (lane.partition(",")[0].rpartition("/")[0].strip() for lane in lanes)
+    hosts = list(dict.fromkeys(filter(None, names)))
     try:
         if hosts:
             show_progress(clean(f"connecting to {' and '.join(hosts)}…"))

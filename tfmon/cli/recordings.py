@@ -283,9 +283,8 @@ def diff(
         )
     comparison, *rest = races = compare_all(_results(first), _results(second))
     if rest:
-        comparison = replace(
-            comparison, notes=(*comparison.notes, f"the tables are of the first of {len(races)} races each")
-        )
+        note = f"the tables are of the first of {len(races)} races each"
+        comparison = replace(comparison, notes=(*comparison.notes, note))
     gates = [judge(races, limit, name) for name, limit in watched.items()]
     if html is not None:
         page = Path(html)
