@@ -87,6 +87,8 @@ def test_small_steps_and_calls_for_one_sample_are_named():
     causes = causes_in("small_steps")
     check(causes["steps_small"], "epochs=150", "steps_per_execution=32")
     check(causes["one_sample"], "model.predict(x[:1]", "`predict` is called for one sample, 30 times")
+    one = causes["one_sample"]
+    assert one["cost_s"] / 2 < one["gain_s"] < one["cost_s"], "the model itself takes a small part of each call"
 
 
 @pytest.mark.slow

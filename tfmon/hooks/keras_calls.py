@@ -13,7 +13,7 @@ from typing import Any
 
 from tfmon.hooks.apply_settings import traits_of
 from tfmon.hooks.callbacks import sees_batches, timed_methods
-from tfmon.hooks.cause_reports import causes
+from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.dataset_chain import batch_size_of
 from tfmon.hooks.inspection import leaves_of, line_now, rows_of, rows_of_part
 from tfmon.hooks.keras_fit import FitCall, loss_of
@@ -91,8 +91,10 @@ def _with_callback(original: Callable[..., Any], doing: str, keras: Any) -> Call
             bound = signature.bind(*args, **kwargs)
         except TypeError:
             return original(*args, **kwargs)
+        one_sample = False
         with hooks:
-            callback = _callback_for(keras, bound.arguments, args[0], doing)
+            one_sample = doing == "predict" and rows_of(bound.arguments.get("x")) == {1}
+            callback = _callback_for(keras, bound.arguments, args[0], doing, one_sample=one_sample)
         if callback is None:
             return original(*args, **kwargs)
         bound.arguments["callbacks"] = [callback, *leaves_of(bound.arguments.get("callbacks") or [])]
@@ -104,8 +106,13 @@ def _with_callback(original: Callable[..., Any], doing: str, keras: Any) -> Call
         finally:
             with hooks:
                 callback.call.close()
-                if doing == "predict" and rows_of(bound.arguments.get("x")) == {1}:
-                    _saw("one_sample", doing, began_ns)
+                if one_sample:
+                    seen = _saw("one_sample", doing, began_ns)
+                    computing_ns = seen.figures.get("computing_ns", 0.0) + callback.call.computing_ns
+                    seen.figures |= {
+                        "computing_ns": computing_ns,
+                        "gain": max(0.0, 1 - computing_ns / seen.cost_ns),
+                    }
                 elif doing != "fit" and process.fit is None:
                     _saw("between_call", doing, began_ns)
                 if pipeline is not None:
@@ -115,8 +122,8 @@ def _with_callback(original: Callable[..., Any], doing: str, keras: Any) -> Call
     return hook
 
 
-def _saw(cause: str, method: str, began_ns: int) -> None:
-    causes.saw(cause, line_now(), subject=method, cost_ns=causes.unnamed_ns - began_ns)
+def _saw(cause: str, method: str, began_ns: int) -> Observation:
+    return causes.saw(cause, line_now(), subject=method, cost_ns=max(1, causes.unnamed_ns - began_ns))
 
 
 def _train_on_batch(original: Any) -> Any:
@@ -173,7 +180,7 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
         process.tensorflow.optimizers_train()
 
 
-def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str) -> Any:
+def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str, *, one_sample: bool) -> Any:
     lane, argument = process.join() if doing == "fit" else process.joined(), arguments.get("callbacks")
     if lane is None or not (lane.claims_thread() if doing == "fit" else lane.measures_this_thread):
         return None
@@ -194,10 +201,10 @@ def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str)
         for path in (getattr(each, name, None) for each in callbacks for name in WRITES):
             if isinstance(path, str):
                 uses.note(path, "w")
-    return _callback(keras, call)
+    return _callback(keras, call, one_sample=one_sample)
 
 
-def _callback(keras: Any, call: FitCall) -> Any:
+def _callback(keras: Any, call: FitCall, *, one_sample: bool) -> Any:
 
     class FitEvents(keras.callbacks.Callback):  # type: ignore[misc]
         on_train_begin = hooks.guard(lambda self, logs=None: call.begin(self.params or {}))
@@ -206,7 +213,12 @@ def _callback(keras: Any, call: FitCall) -> Any:
         on_test_begin = on_predict_begin = hooks.guard(lambda self, logs=None: call.begin_test())
         on_test_end = hooks.guard(lambda self, logs=None: call.end_test())
 
-    callback = FitEvents()
+    class OneSample(FitEvents):
+        # Keras runs callbacks beside the steps only if none has such methods, so other calls have none of them.
+        on_predict_batch_begin = hooks.guard(lambda self, batch, logs=None: call.computes(begins=True))
+        on_predict_batch_end = hooks.guard(lambda self, batch, logs=None: call.computes(begins=False))
+
+    callback = OneSample() if one_sample else FitEvents()
     callback.call = call
     return callback
 

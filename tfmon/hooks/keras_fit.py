@@ -109,6 +109,8 @@ class FitCall:
         self.in_callback = False
         self._suspended_ns = self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
+        self.computing_ns = 0
+        """Time of the batch of `predict` for one sample."""
         self._before = OUTSIDE
 
     def begin(self, params: dict[str, Any]) -> None:
@@ -316,6 +318,11 @@ class FitCall:
             causes.saw(epochs.VALIDATION, self._epochs_seen.line, cost_ns=took_ns)
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
+
+    def computes(self, *, begins: bool) -> None:
+        """Record the start or the end of the batch of `predict` for one sample."""
+        now_ns = lane_clock.now_ns()
+        self.computing_ns += -now_ns if begins else now_ns
 
     def close(self) -> None:
         """Restore the model's train function."""
