@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks.counts import OTHER_ROWS, GradientRows
 from tfmon.hooks.graph_marks import MARK
-from tfmon.hooks.inspection import path_to
+from tfmon.hooks.inspection import path_to, rows_of
 from tfmon.hooks.loop_report import LoopReport
 from tfmon.hooks.meter import MOST
 from tfmon.hooks.optimizers import Updater
@@ -29,7 +29,7 @@ class Bundle:
     """Steps since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
 
     __slots__ = (
-        "at", "begun_ns", "busy", "eager", "function", "gradient_rows", "loss", "loss_before", "mark",
+        "begun_ns", "busy", "eager", "function", "gradient_rows", "loss", "loss_before", "mark",
         "next_function", "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces",
         "until_ns", "updated_ns", "updater", "waiting", "waits_ns",
     )  # fmt: skip
@@ -61,12 +61,10 @@ class Bundle:
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
         path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
-        ranks = (input_.shape.rank for input_ in function.inputs) if mark else ()
-        self.at = next((at for at, rank in enumerate(ranks) if rank), None)
         self.until_ns = lane.meter.alike_until()
         self.eager = not mark and not hasattr(function, "train_on_batch")
         readable = not self.eager if source is None else path is not None and source.batched
-        if not readable or (self.at is None and mark) or not self.until_ns:
+        if not readable or not self.until_ns:
             return
         self.source, self.pull = source, None if source is None else source.ref
         self.function, self.mark = weakref.ref(function), mark or updater
@@ -104,23 +102,31 @@ class Bundle:
         self.rows.append(batch._shape_tuple()[0])
         self.next_function, self.busy = self.function, False
 
-    def begins(self, dims: Iterable[int | None]) -> bool:
-        """Record the start of a step without input."""
-        now_ns, (rows, *other_rows) = lane_clock.now_ns(), set(dims) or (0,)
-        if other_rows or not rows or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+    def update_begins(self, function: object, inputs: object) -> bool:
+        """Record the start of the expected update, which also begins a step without input.
+
+        Return whether it is the expected update.
+        """
+        if (
+            function is None
+            or function is not self.next_function()
+            or self.traces.count != self.traced
+            or threading.get_ident() != self.thread
+            or (self.eager and len(self.gradient_rows) == len(self.begun_ns))
+            or (self.source is None and not self._begins(rows_of(inputs)))
+        ):
+            return False
+        self.next_function, self.busy = nothing, True
+        return True
+
+    def _begins(self, rows: frozenset[int]) -> bool:
+        now_ns = lane_clock.now_ns()
+        if len(rows) != 1 or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
         self.begun_ns.append(now_ns)
         self.waits_ns.append(0)
-        self.rows.append(rows)
+        self.rows += rows
         return True
-
-    def calls(self, function: object) -> bool:
-        """Return whether a function is the expected update."""
-        return (
-            function is self.next_function()
-            and self.traces.count == self.traced
-            and threading.get_ident() == self.thread
-        )
 
     def note_gradient(self, gradient_rows: GradientRows) -> bool:
         """Record the expected eager gradient."""
@@ -134,12 +140,10 @@ class Bundle:
             self.gradient_rows += gradient_rows
         return expected
 
-    def expects(self, updater: Updater) -> bool:
-        """Return whether an eager update is expected."""
-        return len(self.gradient_rows) > len(self.begun_ns) and not self.updated and self.updater is updater
-
-    def update(self, loss: object) -> None:
-        """Record the end of the update."""
+    def update_ends(self, loss: object, rows: GradientRows | None) -> None:
+        """Record the end of the update, with its gradient if that was not noted."""
+        if rows is not None:
+            self.gradient_rows.append(rows[0])
         self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:

@@ -15,12 +15,11 @@ from tfmon.hooks.apply_settings import traits_of
 from tfmon.hooks.callbacks import sees_batches, timed_methods
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.dataset_chain import batch_size_of
-from tfmon.hooks.inspection import leaves_of, line_now, rows_of, rows_of_part
+from tfmon.hooks.inspection import leaves_of, line_now, rows_of
 from tfmon.hooks.keras_fit import FitCall, loss_of
 from tfmon.hooks.padding import padding_in_arrays
-from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks, unseen
+from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks
 from tfmon.hooks.script_process import process
-from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.script_events import ON_BATCH
 from tfmon.system.lane_clock import lane_clock
@@ -38,7 +37,7 @@ def patch(keras: Any) -> None:
     """Patch the models of a Keras module."""
     for name in ("fit", "evaluate", "predict"):
         _replace(keras, name, functools.partial(_with_callback, doing=name, keras=keras))
-    _replace(keras, "train_on_batch", _train_on_batch)
+    _replace(keras, "train_on_batch", hooks.around(_trains_on_batch))
     for name in ("test_on_batch", "predict_on_batch"):
         _replace(keras, name, hooks.around(_in_no_step))
     for name in ADAPTED:
@@ -126,41 +125,12 @@ def _saw(cause: str, method: str, began_ns: int) -> Observation:
     return causes.saw(cause, line_now(), subject=method, cost_ns=max(1, causes.unnamed_ns - began_ns))
 
 
-def _train_on_batch(original: Any) -> Any:
-    seen = hooks.around(_trains_on_batch)(original)
-
-    def train_on_batch(model: Any, *args: Any, **kwargs: Any) -> Any:
-        steps = process.steps
-        bundle = steps.bundle
-        try:
-            if not args or not bundle.calls(model):
-                return seen(model, *args, **kwargs)
-            dims: list[int | None] = [None]
-            with hooks:
-                dims = [rows_of_part(part) for part in args[:2]]
-            rows = dims[0] or 0
-            if rows < LEAST_NOTED or not (bundle.source or bundle.begins(dims)):
-                return seen(model, *args, **kwargs)
-            bundle.next_function, bundle.busy = nothing, True
-            try:
-                result = original(model, *args, **kwargs)
-            except BaseException:
-                with hooks:
-                    steps.update_fails()
-                raise
-            bundle.gradient_rows.append(rows)
-            bundle.update(loss_of(result))
-            return result
-        except BaseException as error:
-            unseen(error)
-            raise
-
-    return train_on_batch
-
-
 def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
     updater, steps = process.updater_of(model.optimizer), process.steps
-    if hooks.off or not steps.update_begins():
+    inputs = (args or tuple(kwargs.values()))[:2]
+    rows = rows_of(inputs)
+    function = model if min(rows, default=0) >= LEAST_NOTED else None
+    if hooks.off or not steps.update_begins(function, inputs):
         yield from _aside()
         return
     began_ns = causes.unnamed_ns
@@ -169,12 +139,10 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
     except GeneratorExit:
         steps.update_fails()
         raise
-    rows = rows_of((args or tuple(kwargs.values()))[:2])
     if rows == {1}:
         _saw("one_sample", "train_on_batch", began_ns)
-    steps.gradient(tuple(rows))
     steps.report.of_keras = (ON_BATCH, *traits_of(model))
-    steps.update_ends(updater, loss_of(result), function=model if min(rows, default=0) >= LEAST_NOTED else None)
+    steps.update_ends(updater, loss_of(result), function=function, rows=tuple(rows))
     steps.report.of_keras = ()
     if process.tensorflow is not None:
         process.tensorflow.optimizers_train()

@@ -250,8 +250,16 @@ class StepMachine:
         self.lane.obey()
         source.strange += 1
 
-    def update_begins(self, updater: Updater | None = None) -> bool:
-        """Record an update's start. Return whether it is watched."""
+    def update_begins(self, function: object = None, inputs: object = ()) -> bool:
+        """Record an update's start. Return whether it is watched.
+
+        Args:
+            function: function or optimizer, if its updates may be bundled.
+            inputs: its inputs.
+        """
+        if self.bundle.update_begins(function, inputs):
+            self._updating = True
+            return True
         if (
             (threading.get_ident() == self._thread and self.bundle.busy)
             or not self.watches_caller
@@ -259,9 +267,6 @@ class StepMachine:
         ):
             self.trains_unseen()
             return False
-        if updater is not None and self.bundle.expects(updater):
-            self.bundle.busy = self._updating = True
-            return True
         self._catch_up()
         if self.step.due:
             self._end_in_batch()
@@ -281,19 +286,29 @@ class StepMachine:
         return True
 
     def update_ends(
-        self, updater: Updater, loss: object, calls: int = 1, mark: Mark | None = None, function: object = None
+        self,
+        updater: Updater,
+        loss: object,
+        calls: int = 1,
+        mark: Mark | None = None,
+        function: object = None,
+        rows: GradientRows | None = None,
     ) -> None:
         """Record the end of an update. The loss is read later.
 
         Args:
             calls: number of optimizer calls, which may be 0.
             function: function or optimizer, if its updates may be bundled.
+            rows: first dimensions of the gradient's arguments, if it was not recorded.
         """
         assert self.lane is not None
-        self._updating = False
         if self.bundle.busy:
-            self.bundle.update(loss)
+            self._updating = False
+            self.bundle.update_ends(loss, rows)
             return
+        if rows is not None:
+            self.gradient(rows)
+        self._updating = False
         step, pulled, rounds = self.step, self.sources.pulled, self.rounds
         if updater not in rounds.updaters:
             rounds.updaters.append(updater)
@@ -323,8 +338,8 @@ class StepMachine:
         )
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
-            ((rows, *_),) = step.gradient_rows
-            self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, rows, loss)
+            ((size, *_),) = step.gradient_rows
+            self.bundle.follow(self.lane, next(iter(step.fed), None), function, updater, size, loss)
 
     def updated_by_hand(self) -> None:
         """Record an update by hand. Earlier steps stay known."""

@@ -1,14 +1,10 @@
-"""Hooks on eager training: tapes, optimizers and assignments.
-
-They run several times per step, so they do little if the `Bundle` expects the call.
-"""
+"""Hooks on eager training: tapes, optimizers and assignments."""
 
 from __future__ import annotations
 
 import functools
 import weakref
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any
 
 from tfmon.hooks import patches
@@ -20,7 +16,6 @@ from tfmon.hooks.patches import Around, Hooks, hidden, unseen
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.step_machine import StepMachine
-from tfmon.system.lane_clock import lane_clock
 
 patches.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
@@ -58,10 +53,10 @@ class EagerHooks:
 
         self._eager, self._graph = context.executing_eagerly, ops.get_default_graph
         self._tensor, replace = ops.EagerTensor, self.hooks.replace
-        replace(tf.GradientTape, "gradient", self._gradient)
+        replace(tf.GradientTape, "gradient", self.hooks.around(self._differentiates))
         if backprop._MockOp.__init__.__code__.co_names == OPERATION:
             replace(backprop._MockOp, "__init__", self._goes_back)
-        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self._apply)
+        replace(tf.compat.v1.train.Optimizer, "apply_gradients", self.hooks.around(self._applied))
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
             for name in ASSIGNMENTS:
                 replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
@@ -80,7 +75,7 @@ class EagerHooks:
             for kind in getattr(optimizer, "__mro__", ())[:-1]:
                 name = "apply" if "apply" in kind.__dict__ else "apply_gradients"
                 if kind.__module__.partition(".")[0] in ("keras", "tf_keras"):
-                    self.hooks.replace(kind, name, self._apply)
+                    self.hooks.replace(kind, name, self.hooks.around(self._applied))
 
     def updater_of(self, optimizers: list[Any], by_hand: str = "") -> Updater:
         """Return the updater of optimizers, or of updates by hand in the named function."""
@@ -103,39 +98,6 @@ class EagerHooks:
     @property
     def _optimized(self) -> bool:
         return any(not updater.by_hand for updater in self.steps.rounds.updaters)
-
-    def _apply(self, original: Any) -> Any:
-        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._applied)(original)
-
-        def apply(*args: Any, **kwargs: Any) -> Any:
-            bundle = steps.bundle
-            try:
-                if (
-                    not args
-                    or args[0] is not bundle.next_function()
-                    or len(bundle.gradient_rows) == len(bundle.begun_ns)
-                    or bundle.traces.count != bundle.traced
-                    or get_ident() != bundle.thread
-                ):
-                    return hook(*args, **kwargs)
-                bundle.next_function, bundle.busy, self._sources = nothing, True, NO_VARIABLES
-                self._depth += 1
-                try:
-                    result = original(*args, **kwargs)
-                except BaseException:
-                    with hooks:
-                        steps.update_fails()
-                    raise
-                finally:
-                    self._depth -= 1
-                bundle.updated_ns, bundle.loss_before, bundle.loss = lane_clock.now_ns(), bundle.loss, self._target
-                bundle.next_pull, bundle.busy, self._target, self._tape = bundle.pull, False, None, nothing
-                return result
-            except BaseException as error:
-                unseen(error)
-                raise
-
-        return apply
 
     def _applied(self, optimizer: Any, *_args: Any, **_more: Any) -> Around:
         if self._depth or self.hooks.off:
@@ -194,7 +156,7 @@ class EagerHooks:
             self.steps.updated_by_hand()
 
     def _update(self, updater: Updater, alike: object) -> Around:
-        if not self.steps.update_begins(updater):
+        if not self.steps.update_begins(alike):
             return
         self._depth += 1
         try:
@@ -220,41 +182,6 @@ class EagerHooks:
         if self._assigns_hooked is False and (self._sources or not (followed and self._optimized)):
             self._assigns_hooked = True
             self.hooks.switch(ASSIGNMENTS, on=True)
-
-    def _gradient(self, original: Any) -> Any:
-        steps, hooks, hook = self.steps, self.hooks, self.hooks.around(self._differentiates)(original)
-
-        def gradient(tape: Any, target: Any, sources: Any, *args: Any, **kwargs: Any) -> Any:
-            bundle = steps.bundle
-            at = len(bundle.gradient_rows)
-            try:
-                if (
-                    args
-                    or kwargs
-                    or not bundle.eager
-                    or not len(bundle.rows) > len(bundle.begun_ns) == at
-                    or self._rows is not None
-                    or type(target) is not self._tensor
-                    or not self._known.are(sources)
-                    or get_ident() != bundle.thread
-                ):
-                    return hook(tape, target, sources, *args, **kwargs)
-                self._tape, self._target, self._sources, self._rows = weakref.ref(tape), target, self._known, []
-                try:
-                    result = original(tape, target, sources)
-                finally:
-                    rows, self._rows = self._rows, None
-                if rows and rows[0] == rows[-1] and steps.bundle is bundle and len(bundle.gradient_rows) == at:
-                    bundle.gradient_rows.append(rows[0])
-                else:
-                    with hooks:
-                        steps.gradient(_both_ends(rows))
-                return result
-            except BaseException as error:
-                unseen(error)
-                raise
-
-        return gradient
 
     def _differentiates(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Around:
         followed, target = not self.hooks.off and not self._depth, first_of(target)

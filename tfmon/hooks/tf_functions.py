@@ -17,7 +17,6 @@ from tfmon.hooks.graph_marks import MARK, UNTRAINED, Mark, mark_of, mark_trainin
 from tfmon.hooks.inspection import rows_in
 from tfmon.hooks.patches import unseen
 from tfmon.hooks.retracing import retracing
-from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.tf_eager import EagerHooks
 from tfmon.hooks.tf_feed import the_feed
@@ -47,28 +46,14 @@ class TensorFlowHooks(EagerHooks):
                 mark: Any = getattr(function, MARK, UNTRAINED)
                 if mark is UNTRAINED:
                     return original(function, tensor_inputs, captured_inputs)
-                bundle = steps.bundle
-                if bundle.calls(function) and (
-                    bundle.source or (self._eager() and bundle.begins(rows_in(tensor_inputs)))
-                ):
-                    bundle.next_function, bundle.busy = nothing, True
-                    try:
-                        result = original(function, tensor_inputs, captured_inputs)
-                    except BaseException:
-                        with hooks:
-                            steps.update_fails()
-                        raise
-                    bundle.gradient_rows.append(tensor_inputs[bundle.at]._shape_tuple()[0])
-                    bundle.update(mark.loss_in(result))
-                    return result
-                if bundle.busy and mark is not None and self._eager() and get_ident() == bundle.thread:
-                    return original(function, tensor_inputs, captured_inputs)
                 begun, first_ns = False, 0
                 with hooks:
                     if mark is None:
                         mark = mark_of(function)
                         first_ns = lane_clock.now_ns() if self._eager() else 0
-                    begun = mark is not UNTRAINED and self._call_begins(mark, function)
+                    begun = steps.bundle.update_begins(function, tensor_inputs) or (
+                        mark is not UNTRAINED and self._call_begins(mark, function)
+                    )
                 if not begun:
                     result = original(function, tensor_inputs, captured_inputs)
                     if first_ns:
@@ -84,7 +69,8 @@ class TensorFlowHooks(EagerHooks):
                 try:
                     result = original(function, tensor_inputs, captured_inputs)
                 except BaseException:
-                    steps.update_fails()
+                    with hooks:
+                        steps.update_fails()
                     raise
                 with hooks:
                     if mark.pulls:
@@ -104,7 +90,7 @@ class TensorFlowHooks(EagerHooks):
 
     def _call_begins(self, mark: Mark, function: Any) -> bool:
         steps = self.steps
-        if self.hooks.off:
+        if self.hooks.off or (steps.bundle.busy and self._eager() and get_ident() == steps.bundle.thread):
             return False
         if not self._eager():
             mark_training(self._graph(), mark.optimizers, mark.by_hand, varies=mark.varies)
@@ -137,6 +123,9 @@ class TensorFlowHooks(EagerHooks):
 
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:
         steps, loss, updater = self.steps, mark.loss_in(result), mark.updater
+        if steps.bundle.busy:
+            steps.bundle.update_ends(loss, rows_in(tensor_inputs))
+            return
         if has_gradients := bool(mark.sources) or (mark.trains and not steps.step.gradient_rows):
             unseen_rows = mark.pulls or not (mark.batched or (mark.batched is None and steps.sources.pulled))
             steps.gradient(() if unseen_rows else rows_in(tensor_inputs))
