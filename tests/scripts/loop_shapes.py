@@ -396,8 +396,7 @@ def by_turns(*rounds):
 
 @shape(24, 48, 768)
 def eager_rounds_with_target_networks():
-    """Assignments cost nothing more once it is known that the optimizers make all updates."""
-    process.tensorflow._assigns_hooked = None  # as in a script without a loop before it
+    """The assignments to the targets are no updates."""
     actor, critic = Net(graph=False), Net(graph=False)
     targets = [tf.Variable(weight) for weight in actor.model.trainable_variables]
     for x, y in data(24):

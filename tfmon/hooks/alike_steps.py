@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 class Bundle:
     """Steps since the last report. Thread: the loop's. Units: ns of `lane_clock`."""
 
-    __slots__ = (
-        "begun_ns", "busy", "eager", "function", "gradient_rows", "loss", "loss_before", "mark",
-        "next_function", "next_pull", "pull", "rows", "rows_path", "source", "thread", "traced", "traces",
-        "until_ns", "updated_ns", "updater", "waiting", "waits_ns",
-    )  # fmt: skip
-
     def __init__(self) -> None:
         self.source: BatchSource | None = None
         self.next_pull: Callable[[], Any] | None = None

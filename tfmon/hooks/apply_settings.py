@@ -13,9 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tfmon.hooks.optimizers import Offers
 from tfmon.hooks.patches import FILES, Hooks, unseen
 from tfmon.model.knobs import (
     ALLOCATOR,
@@ -32,6 +31,9 @@ from tfmon.model.knobs import (
 )
 from tfmon.model.script_events import COMPILES, EAGER, RUN_EAGERLY
 from tfmon.system.lane_pipes import SETTINGS
+
+if TYPE_CHECKING:
+    from tfmon.hooks.script_lane import Lane
 
 ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}
 POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -108,7 +110,7 @@ class Levers:
 
         return compile_
 
-    def offer(self, lane: Offers, device: str) -> None:
+    def offer(self, lane: Lane, device: str) -> None:
         """Report the levers, and end the lane if one is overridden."""
         for knob in LEVERS:
             if knob.name not in self._in_effect:

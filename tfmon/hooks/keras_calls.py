@@ -144,8 +144,6 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
     steps.report.of_keras = (ON_BATCH, *traits_of(model))
     steps.update_ends(updater, loss_of(result), function=function, rows=tuple(rows))
     steps.report.of_keras = ()
-    if process.tensorflow is not None:
-        process.tensorflow.optimizers_train()
 
 
 def _callback_for(keras: Any, arguments: dict[str, Any], model: Any, doing: str, *, one_sample: bool) -> Any:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
@@ -160,12 +160,6 @@ class Hooks:
                 self.failed(reason)
         except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
             self.off = True
-
-    def switch(self, names: Collection[str], *, on: bool) -> None:
-        """Enable or disable the hooks of these methods."""
-        for owner, name, original, hook, _ in self._replaced:
-            if name in names and owner.__dict__.get(name) is (original if on else hook):
-                setattr(owner, name, hook if on else original)
 
     def restore(self) -> None:
         """Put the original methods back."""

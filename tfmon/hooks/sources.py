@@ -23,9 +23,6 @@ def nothing(*_: object) -> None:
 class BatchSource:
     """An iterator of batches."""
 
-    __slots__ = ("anew", "batched", "began_ns", "dataset", "first_ns", "last_step", "over", "pulls", "ref",
-                 "steps", "strange", "trained", "wait_ns")  # fmt: skip
-
     def __init__(self, iterator: object) -> None:
         self.ref = weakref.ref(iterator)
         self.dataset: Callable[[], Any] = nothing
@@ -44,9 +41,6 @@ class BatchSource:
 
 class SeenStep:
     """Observations of a step. Units: ns."""
-
-    __slots__ = ("alike", "began_ns", "begun", "due", "fed", "gradient_rows", "in_graph", "loss", "mark",
-                 "updated_ns", "updates")  # fmt: skip
 
     def __init__(self) -> None:
         self.begun = self.in_graph = False

@@ -98,12 +98,6 @@ class StepMachine:
         return self._asides.get(threading.get_ident(), 0) if self._asides else 0
 
     @property
-    def steady(self) -> bool:
-        """Whether the steps are recognized, without updates by hand."""
-        known = self.rounds.sure and self._steps >= SETTLED
-        return known and not any(updater.by_hand for updater in self.rounds.updaters)
-
-    @property
     def caller_may_train(self) -> bool:
         """Whether the calling thread trains, or none yet."""
         return self.lane is None or threading.get_ident() == self._thread

@@ -21,7 +21,6 @@ patches.FILES.add(__file__)
 OPERATION = ("attrs", "inputs", "outputs", "type", "skip_input_indices")
 """Attributes of a tape's operation. If they differ, examples are unknown."""
 NO_VARIABLES = Variables()
-ASSIGNMENTS = ("assign", "assign_add", "assign_sub")
 
 
 class EagerHooks:
@@ -34,9 +33,6 @@ class EagerHooks:
         self._tape: Callable[[], Any] = nothing
         self._rows: list[int] | None = None
         self._depth = 0
-        self._differentiated = False
-        self._assigns_hooked: bool | None = None
-        """None until it is known whether optimizers make all updates."""
         self.optimizers = LoopOptimizers()
         self._updaters: weakref.WeakKeyDictionary[Any, dict[frozenset[weakref.ref[Any]], Updater]] = (
             weakref.WeakKeyDictionary()
@@ -58,7 +54,7 @@ class EagerHooks:
             replace(backprop._MockOp, "__init__", self._goes_back)
         replace(tf.compat.v1.train.Optimizer, "apply_gradients", self.hooks.around(self._applied))
         for kind in (resource_variable_ops.BaseResourceVariable, resource_variable_ops.ResourceVariable):
-            for name in ASSIGNMENTS:
+            for name in ("assign", "assign_add", "assign_sub"):
                 replace(kind, name, functools.partial(self._assign, adds=name != "assign"))
             replace(kind, "_restore_from_tensors", self._sets)
 
@@ -86,9 +82,6 @@ class EagerHooks:
             names = " and ".join(sorted(type(optimizer).__name__ for optimizer in optimizers))
             updater = Updater(optimizers, names or f"`{by_hand}`, without an optimizer")
             self._counters.update(Variables([counting(optimizer)[1] for optimizer in optimizers]))
-            if self._assigns_hooked is False:
-                self._assigns_hooked = None
-                self.hooks.switch(ASSIGNMENTS, on=True)
             if optimizers:
                 known[key] = updater
             else:
@@ -168,20 +161,6 @@ class EagerHooks:
             self._depth -= 1
         loss, self._target, self._tape = self._target, None, nothing
         self.steps.update_ends(updater, None if alike is None else loss, function=alike)
-        self.optimizers_train()
-
-    def optimizers_train(self) -> None:
-        """Stop following assignments if optimizers make all updates."""
-        if self._assigns_hooked is None and self.steps.steady:
-            self._assigns_hooked = False
-            self.hooks.switch(ASSIGNMENTS, on=False)
-
-    def gradients_begin(self) -> None:
-        """Follow assignments, unless optimizers use the gradients."""
-        followed, self._differentiated = self._differentiated, True
-        if self._assigns_hooked is False and (self._sources or not (followed and self._optimized)):
-            self._assigns_hooked = True
-            self.hooks.switch(ASSIGNMENTS, on=True)
 
     def _differentiates(self, tape: Any, target: Any, sources: Any, *_args: Any, **_more: Any) -> Around:
         followed, target = not self.hooks.off and not self._depth, first_of(target)
@@ -193,7 +172,6 @@ class EagerHooks:
                     mark.targets.add(getattr(target, "name", ""))
             yield hidden()
         elif followed and not self.steps.bundle.busy and self.steps.watches_caller:
-            self.gradients_begin()
             if not self._known.are(sources):
                 self._known = Variables(sources)
             self._sources = self._known

@@ -105,7 +105,6 @@ class TensorFlowHooks(EagerHooks):
             steps.updated_by_hand()
             return False
         if not mark.trains:
-            self.gradients_begin()
             self._sources = mark.sources
             if mark.pulls and steps.lane is not None:
                 steps.lane.meter.take_feed()
@@ -143,4 +142,3 @@ class TensorFlowHooks(EagerHooks):
         if not has_gradients:
             loss, self._target = loss or self._target, None
         steps.update_ends(updater, loss, calls, mark, function if calls == 1 and not mark.pulls else None)
-        self.optimizers_train()
