@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tfmon.hooks.patches import FILES, Hooks, unseen
+from tfmon.hooks.patches import Hooks, unseen
 from tfmon.model.knobs import (
     ALLOCATOR,
     INTER_THREADS,
@@ -43,7 +43,6 @@ SETS_ITSELF = "the script sets it to {} itself, or used TensorFlow before it cou
 EAGERLY = "the script compiles the model with run_eagerly=True"
 NO_XLA = "Keras turns it off for this model, which has a layer that XLA cannot compile"
 NO_GPU = "allocator is for a lane with a GPU"
-FILES.add(__file__)
 
 
 class Levers:

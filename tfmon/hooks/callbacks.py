@@ -8,13 +8,12 @@ from typing import Any
 
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.inspection import is_of_script, line_of_function
-from tfmon.hooks.patches import FILES, hooks, unseen
+from tfmon.hooks.patches import hooks, unseen
 from tfmon.hooks.script_lines import line_that_made
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.time_parts import account
 
 BATCH_METHODS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
-FILES.add(__file__)
 
 
 class TimedMethod:

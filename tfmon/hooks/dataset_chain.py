@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon.hooks.inspection import line_at, users_frame
-from tfmon.hooks.patches import FILES
 
 MADE_AT = "_tfmon_at"
 MAPS = ("_MapDataset", "_ParallelMapDataset")
@@ -49,7 +48,6 @@ _CALLS = frozenset((
     "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Case",
     "StatelessCase", "MapDefun",
 ))  # fmt: skip
-FILES.add(__file__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from tfmon.hooks.patches import FILES
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue
 
 AUTOTUNE = -1
@@ -29,7 +28,6 @@ _AFTER_BATCH = frozenset((
     _OPTIONS, _PREFETCH, "_RepeatDataset", "_TakeDataset", "_SkipDataset", "CacheDataset", "_ShuffleDataset",
     "_MapDataset", "_ParallelMapDataset",
 ))  # fmt: skip
-FILES.add(__file__)
 
 
 def settings_of(dataset: Any) -> dict[str, KnobValue]:

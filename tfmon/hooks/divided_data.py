@@ -7,11 +7,9 @@ from typing import Any
 
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.dataset_chain import line_of_dataset
-from tfmon.hooks.patches import FILES
 
 _KINDS = {"_TakeDataset": "take", "_SkipDataset": "skip"}
 _PARTS = "_tfmon_parts"
-FILES.add(__file__)
 
 
 def read(dataset: Any, *, trains: bool) -> None:

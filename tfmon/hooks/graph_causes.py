@@ -14,7 +14,6 @@ from typing import Any
 
 from tfmon.hooks.dataset_chain import operations
 from tfmon.hooks.inspection import line_at
-from tfmon.hooks.patches import FILES
 from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stack, made_layers
 from tfmon.model.script_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
@@ -37,7 +36,6 @@ _NS_OF_VALUE = {"ImageProjectiveTransformV3": 15.0, "ResizeBilinear": 5.0, "Resi
 """Time per output value on one core. `_NS` applies to other operations."""
 _NS, _NS_OF_FLOPS = 1.0, 0.05
 AUGMENTS = "/image_preprocessing/"
-FILES.add(__file__)
 
 
 @dataclass(slots=True)

@@ -28,7 +28,6 @@ from tfmon.hooks.dataset_chain import (
 from tfmon.hooks.input_waste import waste_of
 from tfmon.hooks.inspection import is_of_script, line_of_function
 from tfmon.hooks.padding import padding_of
-from tfmon.hooks.patches import FILES
 from tfmon.model.script_events import (
     BATCH,
     CACHE,
@@ -49,7 +48,6 @@ _BY_ELEMENT = frozenset((
     "Pow", "ClipByValue", "Round", "Floor", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd",
     "LogicalOr", "LogicalNot", "SelectV2", "Sin", "Cos", "Reciprocal", "SquaredDifference",
 ))  # fmt: skip
-FILES.add(__file__)
 
 
 def causes_of(

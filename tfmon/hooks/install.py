@@ -38,8 +38,7 @@ def loaded(module: Any) -> None:
     if module.__name__ == "tensorflow":
         from tfmon.hooks.apply_settings import levers
         from tfmon.hooks.pipeline_knobs import Pipeline
-        from tfmon.hooks.tf_functions import TensorFlowHooks
-        from tfmon.hooks.tf_iterators import IteratorHooks
+        from tfmon.hooks.tf_hooks import TensorFlowHooks
 
         levers.loaded_tensorflow(module)
         step_causes.install(module)
@@ -47,7 +46,6 @@ def loaded(module: Any) -> None:
         process.steps.all_seen = _all_seen
         process.steps.variables = process.tensorflow.variables
         process.tensorflow.install()
-        IteratorHooks(process.steps, hooks).install()
         for name in KERAS:  # TensorFlow may have loaded it
             if hasattr(sys.modules.get(name), "optimizers"):
                 process.tensorflow.patch_optimizers(sys.modules[name])

@@ -18,14 +18,13 @@ from tfmon.hooks.dataset_chain import batch_size_of
 from tfmon.hooks.inspection import leaves_of, line_now, rows_of
 from tfmon.hooks.keras_fit import FitCall, loss_of
 from tfmon.hooks.padding import padding_in_arrays
-from tfmon.hooks.patches import FILES, NO_SCOPE, Around, hidden, hooks
+from tfmon.hooks.patches import NO_SCOPE, Around, hidden, hooks
 from tfmon.hooks.script_process import process
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.script_events import ON_BATCH
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import USES
 
-FILES.add(__file__)
 ADAPTED = ("TextVectorization", "Normalization", "Discretization", "StringLookup", "IntegerLookup")
 LARGE_BATCH = 1_024
 LEAST_NOTED = 2

@@ -26,7 +26,7 @@ from tfmon.hooks.inspection import line_now
 from tfmon.hooks.libraries import functions_run_eagerly
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
 from tfmon.hooks.optimizers import offer_rate
-from tfmon.hooks.patches import FILES, hooks, unseen
+from tfmon.hooks.patches import hooks, unseen
 from tfmon.hooks.retracing import retracing
 from tfmon.hooks.script_lane import Lane
 from tfmon.hooks.script_process import process
@@ -40,7 +40,6 @@ from tfmon.system.lane_clock import lane_clock
 if TYPE_CHECKING:
     from tfmon.hooks.optimizers import Updater
 
-FILES.add(__file__)
 SHOWN = "a callback of TensorBoard writes the graph"
 MADE_ANEW = "{} of the optimizer not seen: the train function was replaced, updates twice, or its counter was set"
 NO_LENGTH = "the number of batches is not known, and those of a call that runs several steps are not counted"

@@ -11,14 +11,13 @@ from typing import Any
 from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import PipelineStage, chain_of, line_of_dataset
 from tfmon.hooks.inspection import leaves_of, line_now, logs_operations
-from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.patches import Around, hooks
 from tfmon.hooks.script_lines import namespaces
 
 LEAST_PADDING = 0.4
 LEAST_WIDTH, SAMPLED_ROWS, SAMPLED_VALUES = 16, 64, 100_000
 _PADDING = "_tfmon_padding"
 _pads: set[str] = set()
-FILES.add(__file__)
 
 
 def patch(keras: Any) -> None:

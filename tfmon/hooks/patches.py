@@ -11,12 +11,13 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 VARIABLE = "TFMON_HOOKS"
 """If `off`, only `tfmon.report` works."""
 MOST_FAILURES = 3
-FILES: set[str] = {__file__}
+FILES = frozenset(map(str, Path(__file__).parent.glob("*.py")))
 """Files whose frames TensorFlow hides in error messages."""
 _OWN = __name__.partition(".")[0] + "."
 NO_SCOPE = contextlib.nullcontext()

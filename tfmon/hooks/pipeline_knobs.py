@@ -23,7 +23,7 @@ from tfmon.hooks.input_causes import causes_of, traits_of
 from tfmon.hooks.input_waste import PASSES, begin_pass
 from tfmon.hooks.inspection import line_now, logs_operations, users_frame
 from tfmon.hooks.offered_knobs import OfferedKnobs
-from tfmon.hooks.patches import FILES, Around, Hooks, hooks, unseen
+from tfmon.hooks.patches import Around, Hooks, hooks, unseen
 from tfmon.hooks.script_lane import Lane
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
@@ -45,7 +45,6 @@ OWN_BATCH = replace(
     help="Examples in a batch, from the script's next epoch on; a tf.function is traced once for the new size.",
 )
 BY_TFMON = (OWN_PREFETCH, INPUT_THREADS, OWN_BATCH)
-FILES.add(__file__)
 
 
 class _Freed:

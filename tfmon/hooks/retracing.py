@@ -15,7 +15,7 @@ from typing import Any
 
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.inspection import code_of, is_of_script, line_now, line_of, line_of_function, users_frame
-from tfmon.hooks.patches import FILES, Around, Hooks, hidden, hooks, unseen
+from tfmon.hooks.patches import Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
 from tfmon.model.script_events import DIFFERS, MADE
@@ -24,7 +24,6 @@ from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written
 
 XLA, NEW_FUNCTION, KERAS = "retrace_xla", "retrace_function", "retrace_keras"
-FILES.add(__file__)
 MADE_OFTEN = 5
 """Number of traces that show that a loop makes the function."""
 LEAST_GROWTH_BYTES = 1 << 20

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfmon.hooks.inspection import line_at, users_frame
-from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.patches import Around, hooks
 from tfmon.hooks.stacks import is_users
 
 _FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-FILES.add(__file__)
 _made: weakref.WeakKeyDictionary[Any, tuple[str, int]] = weakref.WeakKeyDictionary()
 
 

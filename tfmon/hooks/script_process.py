@@ -21,7 +21,7 @@ from tfmon.trainer.time_parts import account
 if TYPE_CHECKING:
     from tfmon.hooks.pipeline_knobs import Pipeline
     from tfmon.hooks.script_lane import Lane
-    from tfmon.hooks.tf_functions import TensorFlowHooks
+    from tfmon.hooks.tf_hooks import TensorFlowHooks
     from tfmon.model.lane_events import FromLane
 
 FEW_PARTS = 16

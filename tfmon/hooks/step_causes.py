@@ -15,7 +15,7 @@ from tfmon.hooks import padding
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.graph_causes import MOST_NS, GraphPart, parts_of
 from tfmon.hooks.inspection import line_now, logs_operations, may_compute
-from tfmon.hooks.patches import FILES, Around, hooks
+from tfmon.hooks.patches import Around, hooks
 from tfmon.hooks.script_lines import (
     layer_of,
     line_in_graph,
@@ -37,7 +37,6 @@ _PASSES = {"Adam": 12, "AdamW": 13, "Nadam": 14, "Adamax": 10, "RMSprop": 9, "Ad
 FLOPS_OF_WEIGHT, FLOPS_PER_NS, POSITIONS = 6, 10.0, 400
 """Operations per weight and example, speed of a slow core, and assumed filter positions."""
 LEAST_SLOWDOWN = 1.2
-FILES.add(__file__)
 
 
 class StepCauses:

@@ -15,10 +15,9 @@ from typing import Any
 
 from tfmon.hooks.counts import NO_ROWS, PARTS_DIFFER, first_dimensions
 from tfmon.hooks.inspection import logs_operations, rows_of
-from tfmon.hooks.patches import FILES, hooks
+from tfmon.hooks.patches import hooks
 from tfmon.system.lane_clock import lane_clock
 
-FILES.add(__file__)
 SCOPE = "tfmon/"
 WAITED = "tfmon_waited"
 BATCHES, UNEQUAL = "tfmon_batches", "tfmon_unequal"
