@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.script_events import EAGER, FUNCTIONS_EAGERLY
 from tfmon.system.lane_pipes import ANY
+from tfmon.trainer import runtime
 
 
 def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
@@ -23,22 +23,10 @@ def find(kind: str) -> tuple[str, str, LibrariesLoaded]:
         name, missing = _of_tensorflow(tensorflow, kind)
     elif "torch" in modules:
         name, missing = _of_torch(modules["torch"], kind)
-    from tfmon.trainer import runtime
-
     uuids: tuple[str, ...] = ()
     if kind == "gpu" and not missing:
         uuids = runtime.gpu_uuids((_visible(tensorflow) if _is_in_use() else 0) or 1)
-    loaded = LibrariesLoaded(
-        at_ns=time.monotonic_ns(),
-        tensorflow=str(getattr(tensorflow, "__version__", "")),
-        keras=str(getattr(modules.get("keras"), "__version__", "")),
-        numpy=str(getattr(modules.get("numpy"), "__version__", "")),
-        device_name=name,
-        gpu_uuid=next(iter(uuids), None),
-        gpu_uuids=uuids,
-        bfloat16=runtime.has_bfloat16(),
-    )
-    return kind, missing, loaded
+    return kind, missing, runtime.libraries_loaded(name, uuids)
 
 
 def traits() -> Iterator[str]:
@@ -57,8 +45,6 @@ def gpu_memory(kind: str) -> tuple[int | None, int | None]:
     if kind != "gpu":
         return None, None
     if _is_in_use():
-        from tfmon.trainer import runtime
-
         return runtime.gpu_memory(kind, _visible(sys.modules["tensorflow"]))
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
@@ -87,12 +73,8 @@ def _of_tensorflow(tensorflow: Any, kind: str) -> tuple[str, str]:
             return "", "TensorFlow still sees a GPU here: tf.config.set_visible_devices([], 'GPU') hides it"
         return "", ""
     if not gpus:
-        from tfmon.trainer.runtime import missing_gpu_reason
-
-        return "", missing_gpu_reason()
-    from tfmon.trainer.runtime import gpu_names
-
-    return gpu_names(gpus), ""
+        return "", runtime.missing_gpu_reason()
+    return runtime.gpu_names(gpus), ""
 
 
 def _visible(tensorflow: Any) -> int:

@@ -176,25 +176,12 @@ def _broken_tensorflow(error: Exception) -> Failure:
 
 
 def _set_up_device(assign: Assign) -> LibrariesLoaded:
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
     try:
         name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"), assign.devices)
     except runtime.DeviceMissingError as error:
         raise Failure("device_absent", str(error)) from error
     uuids = runtime.gpu_uuids(assign.devices) if assign.device == "gpu" else ()
-    return LibrariesLoaded(
-        at_ns=time.monotonic_ns(),
-        tensorflow=tf.__version__,
-        keras=keras.__version__,
-        numpy=np.__version__,
-        device_name=name,
-        gpu_uuid=uuids[0] if uuids else None,
-        gpu_uuids=uuids,
-        bfloat16=runtime.has_bfloat16(),
-    )
+    return runtime.libraries_loaded(name, uuids)
 
 
 def _in_user_code(path: Path, work: Callable[[], None]) -> None:

@@ -6,12 +6,15 @@ import contextlib
 import ctypes
 import gc
 import platform
+import sys
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from tfmon.model.knobs import KnobError, Settings
+from tfmon.model.lane_events import LibrariesLoaded
 from tfmon.model.spec import device_names, obstacle
 from tfmon.trainer.scenario import ScenarioError
 
@@ -39,6 +42,19 @@ def load_everything() -> None:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+def libraries_loaded(device_name: str, uuids: tuple[str, ...]) -> LibrariesLoaded:
+    """Return the loaded libraries of this process, without importing any."""
+    names = ("tensorflow", "keras", "numpy")
+    return LibrariesLoaded(
+        at_ns=time.monotonic_ns(),
+        **{name: str(getattr(sys.modules.get(name), "__version__", "")) for name in names},
+        device_name=device_name,
+        gpu_uuid=next(iter(uuids), None),
+        gpu_uuids=uuids,
+        bfloat16=has_bfloat16(),
+    )
 
 
 class DeviceMissingError(Exception):
