@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tfmon.hooks.cause_reports import causes
+from tfmon.hooks.epochs import CALLBACK
 from tfmon.hooks.inspection import is_of_script, line_of_function
 from tfmon.hooks.patches import hooks, unseen
 from tfmon.hooks.script_lines import line_that_made
@@ -37,11 +38,11 @@ class TimedMethod:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the method."""
         call = self._call
-        timed, interrupted = not call.in_callback and call.in_training_thread, ""
+        timed, interrupted = not call.in_callback and call.lane.measures_this_thread, ""
         with hooks:
             call.in_callback |= timed
             if timed and self._name not in BATCH_METHODS:
-                interrupted = call.callback_begins(type(self._callback).__name__)
+                interrupted = call.lane.meter.passes(f"callback {type(self._callback).__name__}")
         began_ns = lane_clock.now_ns()
         try:
             return self._timed_method(*args, **kwargs)
@@ -56,13 +57,13 @@ class TimedMethod:
                     self._report(took_ns, interrupted)
 
     def _report(self, took_ns: int, interrupted: str) -> None:
-        kind, call = type(self._callback).__name__, self._call
+        kind, line = type(self._callback).__name__, self._line or self._call.line
         if self._name not in BATCH_METHODS:
-            call.callback_ended(kind, self._line or call.line, took_ns, interrupted)
+            self._call.lane.meter.passes(interrupted)
+            causes.saw(CALLBACK, line, subject=kind, cost_ns=took_ns)
             return
-        subject = f"{kind}.{self._name}"
-        account.batch_callback(kind, self._line or call.line, took_ns)
-        seen = causes.saw("batch_callback", self._line or call.line, subject=subject, cost_ns=took_ns)
+        account.batch_callback(kind, line, took_ns)
+        seen = causes.saw("batch_callback", line, subject=f"{kind}.{self._name}", cost_ns=took_ns)
         seen.what = f"{seen.cost_ns / 1e6 / seen.count:.1f} ms each"
 
     def restore(self) -> None:

@@ -21,7 +21,7 @@ from tfmon.hooks.apply_settings import levers, resolved, steps_in_call, traits_o
 from tfmon.hooks.callbacks import TimedMethod
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.counts import NO_ROWS, is_batched
-from tfmon.hooks.epochs import CALLBACK, Epochs
+from tfmon.hooks.epochs import Epochs
 from tfmon.hooks.inspection import line_now
 from tfmon.hooks.libraries import functions_run_eagerly
 from tfmon.hooks.meter import BETWEEN, OUTSIDE, VALIDATION
@@ -82,7 +82,7 @@ class FitCall:
     """One call of a method. Thread: the training thread."""
 
     def __init__(self, keras: Any, lane: Lane, model: Any, doing: str, *, shown: bool) -> None:
-        self._keras, self._lane, self._doing = keras, lane, doing
+        self._keras, self.lane, self._doing = keras, lane, doing
         self._model: Callable[[], Any] = weakref.ref(model)
         self._shown, self._per_call, self._script_per_call = shown, 1, 1
         self._by_steps: dict[int, Any] = {}
@@ -103,6 +103,8 @@ class FitCall:
         self.methods: list[TimedMethod] = []
         self.sees_batches = False
         self.arrays_since_ns = 0
+        self.line = ""
+        """Line that called `fit`."""
         self._epochs_seen = Epochs()
         self._called_ns, self._in_epoch = 0, False
         self.in_callback = False
@@ -114,7 +116,7 @@ class FitCall:
 
     def begin(self, params: dict[str, Any]) -> None:
         """Time the train function, and offer knobs."""
-        lane, model = self._lane, self._model()
+        lane, model = self.lane, self._model()
         if self.arrays_since_ns and model in _fitted:
             took_ns = lane_clock.now_ns() - self.arrays_since_ns
             causes.saw("input_arrays", line_now(), subject="fit", cost_ns=took_ns)
@@ -132,7 +134,7 @@ class FitCall:
             self._examples = (self._feed.totals() or (0, 0))[1]
             lane.meter.samples_steps = True
             lane.knobs.made_of_defaults(resolved(self._keras, model))
-        line = line_now()
+        self.line = line = line_now()
         self._epochs_seen = Epochs(line)
         traits = traits_of(model) if self._feed is not None else []
         lane.describe_step(f"{line}: a batch", (FIT, *traits, *[SEES_BATCHES] * self.sees_batches))
@@ -153,14 +155,14 @@ class FitCall:
     def _see_model(self) -> None:
         model = self._model()
         with contextlib.suppress(ValueError):
-            if self._lane.device == "gpu" and self._feed is not None:
-                device_causes.see(causes, model, self._epochs_seen.line)
+            if self.lane.device == "gpu" and self._feed is not None:
+                device_causes.see(causes, model, self.line)
             if self._feed is not None:
                 step_causes.rows = ((self._feed.totals() or (0, 0))[1] - self._examples) // max(1, self._per_call)
                 if model.run_eagerly or functions_run_eagerly():
-                    step_causes.runs_eagerly(self._epochs_seen.line, model.trainable_weights, model)
+                    step_causes.runs_eagerly(self.line, model.trainable_weights, model)
             weights = [weight.shape for weight in model.trainable_weights]
-            self._lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
+            self.lane.report_model(sum(math.prod(int(n or 1) for n in shape) for shape in weights))
 
     def _time_calls(self) -> None:
         model = self._model()
@@ -174,7 +176,7 @@ class FitCall:
         if updater is not None and missed > 0 and self._epoch:  # in the first epoch, a backup was restored
             updates = missed // updater.every
             counted = f"{updates} update{'s' if updates > 1 else ''}"
-            self._lane.cannot_know("steps", MADE_ANEW.format(counted))
+            self.lane.cannot_know("steps", MADE_ANEW.format(counted))
 
     def begin_call(self, iterator: object) -> None:
         """Record a call of the train function."""
@@ -184,7 +186,7 @@ class FitCall:
             self._read, self._counted = weakref.ref(iterator), self._feed.batches()
             if is_batched(getattr(iterator, "_dataset", None)) is None:
                 self._feed.cannot_know(examples=NO_ROWS)
-        self._lane.begin_step()
+        self.lane.begin_step()
         if self._feed is not None:
             self._feed.follows, self._suspended_ns = threading.get_ident(), lane_clock.suspended_ns
 
@@ -195,7 +197,7 @@ class FitCall:
             self._feed.suspended_ns += lane_clock.suspended_ns - self._suspended_ns
         steps = self._steps(failed=failed)
         if not steps:
-            self._lane.meter.cancel_step()
+            self.lane.meter.cancel_step()
             if self._updater is not None:
                 self._updater.missed()
             return
@@ -204,11 +206,11 @@ class FitCall:
         if not self._epochs_done and not self._batch:
             self._see_model()
         self._batch += steps
-        self._lane.meter.end_step(steps=steps, loss=loss)
+        self.lane.meter.end_step(steps=steps, loss=loss)
         if self._batch == steps:
-            self._epochs_seen.first_step(self._lane.meter.all_waits_ns)
-            self._lane.look()
-            self._called_ns = self._lane.control.clock.called_ns
+            self._epochs_seen.first_step(self.lane.meter.all_waits_ns)
+            self.lane.look()
+            self._called_ns = self.lane.control.clock.called_ns
 
     def _steps(self, *, failed: bool) -> int:
         most, left = self._per_call, None if self._batches is None else self._batches - self._batch
@@ -221,7 +223,7 @@ class FitCall:
             if not 0 < steps <= most:
                 steps = most if left is None else max(1, min(most, left))
                 if not self._sized and not self._batch:
-                    self._lane.cannot_know("steps", NO_LENGTH)
+                    self.lane.cannot_know("steps", NO_LENGTH)
         self._counted += steps
         return steps
 
@@ -230,7 +232,7 @@ class FitCall:
         iterator = self._iterator
         if iterator is None or self._batches is None:
             return
-        requested = self._lane.begin_pending([name]).get(name)
+        requested = self.lane.begin_pending([name]).get(name)
         process.steps_in_call = steps = int(requested) if requested is not None else process.steps_in_call
         if steps is None:
             return
@@ -246,8 +248,8 @@ class FitCall:
     def begin_epoch(self, epoch: int) -> None:
         """Record the start of an epoch."""
         self._set_steps()
-        gap_ns = self._lane.meter.start_clock()
-        self._epochs_seen.begins(self._lane.meter.all_waits_ns)
+        gap_ns = self.lane.meter.start_clock()
+        self._epochs_seen.begins(self.lane.meter.all_waits_ns)
         self._in_epoch = True
         if self._epochs_done:
             self._between_ns += max(0, gap_ns - self._this_validation_ns)
@@ -255,7 +257,7 @@ class FitCall:
         self._begins_at(epoch)
         self._time_calls()
         self._epoch, self._batch, self._now = epoch + 1, 0, "fit"
-        self._lane.report_progress(self._progress)
+        self.lane.report_progress(self._progress)
 
     def _begins_at(self, epoch: int) -> None:
         if process.restored is None and self._doing == "fit":
@@ -268,53 +270,34 @@ class FitCall:
             self._batches = self._batch
         self._epochs_done += 1
         self._metrics = _numbers(logs)
-        self._lane.report_progress(self._progress)
-        if self._lane.knobs.settings.get(STOP.name):
+        self.lane.report_progress(self._progress)
+        if self.lane.knobs.settings.get(STOP.name):
             self._model().stop_training = True
 
     def _end_steps(self) -> None:
-        self._lane.meter.stop_clock(BETWEEN)
+        self.lane.meter.stop_clock(BETWEEN)
         if self._per_call != self._script_per_call:
             self._model().steps_per_execution = self._script_per_call
         if self._in_epoch:
             of_keras = self._per_call == 1 and not self.sees_batches
-            called_ns = self._lane.control.clock.called_ns - self._called_ns if of_keras else None
-            self._epochs_seen.ends(self._batch, self._lane.meter.all_waits_ns, called_ns)
+            called_ns = self.lane.control.clock.called_ns - self._called_ns if of_keras else None
+            self._epochs_seen.ends(self._batch, self.lane.meter.all_waits_ns, called_ns)
         self._in_epoch = False
-
-    @property
-    def line(self) -> str:
-        """Line that called `fit`."""
-        return self._epochs_seen.line
-
-    @property
-    def in_training_thread(self) -> bool:
-        """Whether the caller is the training thread."""
-        return self._lane.measures_this_thread
-
-    def callback_begins(self, name: str) -> str:
-        """Record the start of a callback, and return the interrupted part."""
-        return self._lane.meter.passes(f"callback {name}")
-
-    def callback_ended(self, name: str, line: str, took_ns: int, interrupted: str) -> None:
-        """Record the end of a callback."""
-        self._lane.meter.passes(interrupted)
-        causes.saw(CALLBACK, line, subject=name, cost_ns=took_ns)
 
     def begin_test(self) -> None:
         """Record the start of `evaluate` or `predict`."""
         self._end_steps()
         self._test_began_ns = lane_clock.now_ns()
         self._now = VALIDATION if self._doing == "fit" else self._doing
-        self._before = self._lane.meter.passes(self._now)
-        self._lane.report_progress(self._progress)
+        self._before = self.lane.meter.passes(self._now)
+        self.lane.report_progress(self._progress)
 
     def end_test(self) -> None:
         """Record the end of `evaluate` or `predict`."""
         took_ns = lane_clock.now_ns() - self._test_began_ns
-        self._lane.meter.passes(self._before)
+        self.lane.meter.passes(self._before)
         if self._now == VALIDATION:
-            causes.saw(epochs.VALIDATION, self._epochs_seen.line, cost_ns=took_ns)
+            causes.saw(epochs.VALIDATION, self.line, cost_ns=took_ns)
         self._validation_ns += took_ns
         self._this_validation_ns += took_ns
 
@@ -335,10 +318,10 @@ class FitCall:
             model.steps_per_execution = self._script_per_call
         self._script_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)
-        self._lane.meter.stop_clock()
-        self._lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)
+        self.lane.meter.stop_clock()
+        self.lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)
         self._now = ""
-        self._lane.report_progress(self._progress)
+        self.lane.report_progress(self._progress)
 
     def _progress(self) -> Progressed:
         return Progressed(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from tfmon.model.readings import SliceLoad
@@ -168,35 +168,25 @@ class CpuMeter:
         )
 
     def _read_delays(self) -> dict[str, int] | None:
-        try:
-            delays = dict(self._delays_of(os.listdir(self._tasks)))  # noqa: PTH208 - quicker
-        except OSError:
-            return None
+        delays: dict[str, int] = {}
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(self._tasks):  # noqa: PTH208 - quicker
+                with contextlib.suppress(OSError, IndexError, ValueError):
+                    delays[thread] = int(_read(f"{self._tasks}/{thread}/schedstat").split()[1])
         return delays or None
-
-    def _delays_of(self, threads: list[str]) -> Iterator[tuple[str, int]]:
-        for thread in threads:
-            try:
-                file = os.open(f"{self._tasks}/{thread}/schedstat", os.O_RDONLY)
-            except OSError:
-                continue
-            try:
-                yield thread, int(os.read(file, 100).split()[1])
-            except (OSError, IndexError, ValueError):
-                continue
-            finally:
-                os.close(file)
 
     def _read_machine(self) -> tuple[int, int] | None:
         try:
-            file = os.open(self._stat, os.O_RDONLY)
-        except OSError:
-            return None
-        try:
-            name, user, nice, system, _idle, _wait, irq, soft_irq, stolen = os.read(file, 400).split()[:9]
+            name, user, nice, system, _idle, _wait, irq, soft_irq, stolen = _read(self._stat).split()[:9]
             busy = int(user) + int(nice) + int(system) + int(irq) + int(soft_irq)
         except (OSError, ValueError):
             return None
-        finally:
-            os.close(file)
         return (busy * TICK_NS, int(stolen) * TICK_NS) if name == b"cpu" else None
+
+
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 400)
+    finally:
+        os.close(file)
