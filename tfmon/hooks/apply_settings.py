@@ -13,8 +13,9 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tfmon.hooks.optimizers import Offers
 from tfmon.hooks.patches import Hooks, unseen
 from tfmon.model.knobs import (
     ALLOCATOR,
@@ -31,9 +32,6 @@ from tfmon.model.knobs import (
 )
 from tfmon.model.script_events import COMPILES, EAGER, RUN_EAGERLY
 from tfmon.system.lane_pipes import SETTINGS
-
-if TYPE_CHECKING:
-    from tfmon.hooks.script_lane import Lane
 
 ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}
 POLICIES = {"off": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -109,7 +107,7 @@ class Levers:
 
         return compile_
 
-    def offer(self, lane: Lane, device: str) -> None:
+    def offer(self, lane: Offers, device: str) -> None:
         """Report the levers, and end the lane if one is overridden."""
         for knob in LEVERS:
             if knob.name not in self._in_effect:

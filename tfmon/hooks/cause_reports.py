@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tfmon.hooks.reporting import ScriptReporter
 from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.channel import Reporter
 
 EVERY_NS, EVERY_SHARE = 1_000_000_000, 0.05
 """Minimum interval between reports of a cause, in ns and as a share of the run."""
@@ -108,7 +108,7 @@ class Causes:
                 figures=dict(seen.figures),
             )
 
-    def report(self, reporter: ScriptReporter, *, all_of_them: bool = False) -> None:
+    def report(self, reporter: Reporter, *, all_of_them: bool = False) -> None:
         """Send the causes that are due."""
         for event in self.news(all_of_them=all_of_them) if self._seen else ():
             reporter.send(event)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import linecache
 import os
 import signal
 import sys
+import threading
+import time
+import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 from tfmon.hooks.stacks import is_users
+from tfmon.model.script_events import StackReported
+from tfmon.system.threads import is_ours
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))
 CELLS = "ipykernel_"
@@ -20,6 +26,8 @@ CELLS = "ipykernel_"
 LIBRARYS_THREAD = "a thread of TensorFlow"
 MOST_TEXT = 60
 DEF_LINES = 20
+MOST_THREADS, MOST_FRAMES, MOST_LINES, MOST_CHARACTERS = 20, 100, 200, 160
+"""Limits of reported stacks."""
 
 
 def logs_operations() -> bool:
@@ -163,3 +171,19 @@ def path_to(value: Any, wanted: Callable[[Any], bool]) -> tuple[Any, ...] | None
         if path is not None:
             return (key, *path)
     return None
+
+
+def stacks(first: int) -> StackReported:
+    """Return the stacks of all threads, thread `first` first, in the format of `faulthandler`."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if not is_ours(frame)}
+    lines: list[str] = []
+    for ident in sorted(frames, key=lambda ident: ident != first)[:MOST_THREADS]:
+        lines.append(f"Thread 0x{ident:016x} [{names.get(ident, 'without a name')}] (most recent call first):")
+        calls = itertools.islice(traceback.walk_stack(frames[ident]), MOST_FRAMES)
+        lines += [
+            f'  File "{frame.f_code.co_filename}", line {at} in {frame.f_code.co_name}' for frame, at in calls
+        ]
+    return StackReported(
+        at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
+    )

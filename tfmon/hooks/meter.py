@@ -12,11 +12,11 @@ from typing import Any
 
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.process_account import part_of
-from tfmon.hooks.reporting import ScriptReporter
 from tfmon.hooks.tf_feed import TensorFlowFeed
 from tfmon.model.requests import TakeProfile
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.capture import Capture, CaptureError
+from tfmon.trainer.channel import Reporter
 from tfmon.trainer.lane_control import SAMPLED, WARM_UP, LaneControl
 from tfmon.trainer.slices import WINDOW_NS
 from tfmon.trainer.step_clock import CAPACITY, Samples
@@ -39,7 +39,7 @@ NO_TENSORFLOW = "a profile is taken by TensorFlow, which this script has not loa
 class Meter:
     """Times steps and makes windows. Thread: training; any for `clock.last_end_ns`. Units: ns."""
 
-    def __init__(self, control: LaneControl, reporter: ScriptReporter, waiting: Sized = ()) -> None:
+    def __init__(self, control: LaneControl, reporter: Reporter, waiting: Sized = ()) -> None:
         self.control, self.reporter, self.clock = control, reporter, control.clock
         control.before_window = self.take_feed
         control.new_marks = lambda: () if self.warm else (WARM_UP,)

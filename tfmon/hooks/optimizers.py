@@ -8,14 +8,11 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from operator import sub
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from tfmon.hooks.inspection import logs_operations
-from tfmon.model.knobs import Knob, KnobError
+from tfmon.model.knobs import Knob, KnobError, KnobValue
 from tfmon.system.lane_pipes import SETTINGS
-
-if TYPE_CHECKING:
-    from tfmon.hooks.script_lane import Lane
 
 LEARNING_RATE = "learning_rate"
 SEVERAL = "the script trains with several optimizers, so a learning rate would apply to one of them"
@@ -105,6 +102,18 @@ def _counter_of(optimizer: Any) -> tuple[Callable[[], int | None], int] | None:
     return read, every
 
 
+class Offers(Protocol):
+    """A lane that takes knobs."""
+
+    def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
+        """Offer a knob and return its value."""
+        ...
+
+    def fail(self, kind: str, message: str) -> None:
+        """End the lane."""
+        ...
+
+
 def _rate_of(optimizer: Any) -> float | None:
     inner = getattr(optimizer, "inner_optimizer", None) or optimizer
     held = getattr(inner, "_learning_rate", None)
@@ -130,7 +139,7 @@ def _set_rate(optimizer: Any, value: float) -> None:
         raise KnobError(f"learning_rate: {error}") from error
 
 
-def offer_rate(lane: Lane, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:
+def offer_rate(lane: Offers, optimizer: Any, check: Callable[[], None] = lambda: None) -> None:
     """Offer the learning rate if it can be set. `check` raises KnobError to refuse."""
     rate = None if logs_operations() else _rate_of(optimizer)
     if rate is None:
@@ -173,7 +182,7 @@ class LoopOptimizers:
                 if _rate_of(optimizer) is not None:
                     _set_rate(optimizer, float(self._requested))
 
-    def offer(self, lane: Lane) -> None:
+    def offer(self, lane: Offers) -> None:
         """Offer the learning rate of a single optimizer."""
         if self.count == 1:
             for optimizer in self._seen:

@@ -16,12 +16,11 @@ from typing import Any, NoReturn
 from tfmon.hooks import libraries
 from tfmon.hooks.apply_settings import defaults, levers
 from tfmon.hooks.cause_reports import causes
-from tfmon.hooks.inspection import line_now
+from tfmon.hooks.inspection import line_now, stacks
 from tfmon.hooks.meter import Meter
 from tfmon.hooks.object_causes import ObjectGrowth
 from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import hooks
-from tfmon.hooks.reporting import ScriptReporter, stacks
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
 from tfmon.model.lane_events import PAUSED, PROTOCOL, WARMING_UP, Built, Hello, LaneFailed
@@ -38,7 +37,7 @@ from tfmon.model.script_events import (
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import USES, LanePipes, differences
 from tfmon.system.threads import ThreadLife, start_hidden
-from tfmon.trainer.channel import Mailbox, start_inbox
+from tfmon.trainer.channel import Mailbox, Reporter, start_inbox
 from tfmon.trainer.lane_control import LaneControl
 from tfmon.trainer.step_clock import Sampler
 from tfmon.trainer.time_parts import account
@@ -61,7 +60,7 @@ class Lane:
         self.knobs = OfferedKnobs()
         lane_clock.follow(pipes.lock_fd)
         self._mailbox: Mailbox[Request] = Mailbox()
-        self.reporter = ScriptReporter(pipes.metric_fd, lambda: self._mailbox.post(Run()))
+        self.reporter = Reporter(pipes.metric_fd, lambda _code: self._mailbox.post(Run()))
         self.control = LaneControl(
             self.reporter, self.knobs.settings, Sampler(), lambda: libraries.gpu_memory(self.device)
         )

@@ -46,22 +46,27 @@ class Reporter:
     """
 
     def __init__(self, fd: int, end: Callable[[int], None] | None = None) -> None:
-        """`end` is called when `fd` has no reader."""
+        """`end` is called when `fd` has no reader, and ends the process by default."""
         os.set_blocking(fd, False)
         self._fd, self._file = fd, identity(fd)
         self._end = end or exit_now
         self._unsent = b""
         self._waits = False
+        self.closed = False
         self.lock = threading.RLock()
 
     def send(self, event: FromLane) -> None:
-        """Send an event that must arrive."""
+        """Send an event that must arrive, unless closed."""
+        if self.closed:
+            return
         with self.lock:
             self._unsent += encode_message(event)
             self._flush()
 
     def offer(self, *events: FromLane, later: bool = False) -> bool:
         """Send events, `later` or if the pipe has room. Return whether they were accepted."""
+        if self.closed:
+            return False
         with self.lock:
             if not self._waits:
                 self._flush()
@@ -86,13 +91,29 @@ class Reporter:
         """Report a failure, and end the process."""
         self.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
         self.drain(timeout_s=1.0)
-        self._end(1)
+        self.end(1)
+
+    def close(self) -> None:
+        """Stop sending, after at most a second for unsent data."""
+        with self.lock:
+            if not self.closed:
+                self.drain(timeout_s=1.0)
+            self.closed = True
+
+    def abandon(self) -> None:
+        """Stop sending in a forked child, and replace a lock that may be held forever."""
+        self.lock, self.closed = threading.RLock(), True
+
+    def end(self, code: int = 0) -> None:
+        """Stop sending, because nothing reads."""
+        self.closed = True
+        self._end(code)
 
     def _flush(self) -> None:
         self._waits = False
         if self._unsent and identity(self._fd) != self._file:
             self._unsent = b""
-            self._end(0)
+            self.end()
         while self._unsent:
             # The handler of a signal can raise right after the write, which must not be repeated then.
             unsent, self._unsent = self._unsent, b""
@@ -102,7 +123,7 @@ class Reporter:
                 self._unsent = unsent
                 return
             except BrokenPipeError:
-                self._end(0)
+                self.end()
                 return
             self._unsent = unsent[written:]
 
