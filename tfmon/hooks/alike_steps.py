@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterable, Sized
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks.counts import OTHER_ROWS, GradientRows
 from tfmon.hooks.graph_marks import MARK
-from tfmon.hooks.inspection import path_to, rows_of
+from tfmon.hooks.inspection import path_to, rows_of_part
 from tfmon.hooks.loop_report import LoopReport
 from tfmon.hooks.meter import MOST
 from tfmon.hooks.optimizers import Updater
@@ -55,6 +55,8 @@ class Bundle:
         spec = getattr(source.ref(), "element_spec", None) if source is not None else None
         path = path_to(spec, _is_batch)
         mark = getattr(function, MARK, None)
+        ranks = (input_.shape.rank for input_ in function.inputs) if mark else ()
+        self.at = next((at for at, rank in enumerate(ranks) if rank), 0)
         self.until_ns = lane.meter.alike_until()
         self.eager = not mark and not hasattr(function, "train_on_batch")
         readable = not self.eager if source is None else path is not None and source.batched
@@ -96,7 +98,7 @@ class Bundle:
         self.rows.append(batch._shape_tuple()[0])
         self.next_function, self.busy = self.function, False
 
-    def update_begins(self, function: object, inputs: object) -> bool:
+    def update_begins(self, function: object, inputs: Iterable[Any]) -> bool:
         """Record the start of the expected update, which also begins a step without input.
 
         Return whether it is the expected update.
@@ -107,19 +109,19 @@ class Bundle:
             or self.traces.count != self.traced
             or threading.get_ident() != self.thread
             or (self.eager and len(self.gradient_rows) == len(self.begun_ns))
-            or (self.source is None and not self._begins(rows_of(inputs)))
+            or (self.source is None and not self._begins({rows_of_part(part) for part in inputs} - {0}))
         ):
             return False
         self.next_function, self.busy = nothing, True
         return True
 
-    def _begins(self, rows: frozenset[int]) -> bool:
-        now_ns = lane_clock.now_ns()
-        if len(rows) != 1 or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+    def _begins(self, rows: set[int | None]) -> bool:
+        now_ns, size = lane_clock.now_ns(), next(iter(rows), None)
+        if size is None or len(rows) > 1 or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
         self.begun_ns.append(now_ns)
         self.waits_ns.append(0)
-        self.rows += rows
+        self.rows.append(size)
         return True
 
     def note_gradient(self, gradient_rows: GradientRows) -> bool:
@@ -134,10 +136,10 @@ class Bundle:
             self.gradient_rows += gradient_rows
         return expected
 
-    def update_ends(self, loss: object, rows: GradientRows | None) -> None:
+    def update_ends(self, loss: object, rows: int | None) -> None:
         """Record the end of the update, with its gradient if that was not noted."""
         if rows is not None:
-            self.gradient_rows.append(rows[0])
+            self.gradient_rows.append(rows)
         self.updated_ns, self.loss_before, self.loss = lane_clock.now_ns(), self.loss, loss
         self.next_pull, self.busy = self.pull, False
         if self.source is None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks import meter
@@ -244,7 +244,7 @@ class StepMachine:
         self.lane.obey()
         source.strange += 1
 
-    def update_begins(self, function: object = None, inputs: object = ()) -> bool:
+    def update_begins(self, function: object = None, inputs: Iterable[Any] = ()) -> bool:
         """Record an update's start. Return whether it is watched.
 
         Args:
@@ -298,7 +298,7 @@ class StepMachine:
         assert self.lane is not None
         if self.bundle.busy:
             self._updating = False
-            self.bundle.update_ends(loss, rows)
+            self.bundle.update_ends(loss, rows[0] if rows else None)
             return
         if rows is not None:
             self.gradient(rows)

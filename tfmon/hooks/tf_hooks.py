@@ -276,14 +276,13 @@ class TensorFlowHooks:
                 mark: Any = getattr(function, MARK, UNTRAINED)
                 if mark is UNTRAINED:
                     return original(function, tensor_inputs, captured_inputs)
-                begun, first_ns = False, 0
-                with hooks:
-                    if mark is None:
-                        mark = mark_of(function)
-                        first_ns = lane_clock.now_ns() if self._eager() else 0
-                    begun = steps.bundle.update_begins(function, tensor_inputs) or (
-                        mark is not UNTRAINED and self._call_begins(mark, function)
-                    )
+                begun, first_ns = steps.bundle.update_begins(function, tensor_inputs), 0
+                if not begun:
+                    with hooks:
+                        if mark is None:
+                            mark = mark_of(function)
+                            first_ns = lane_clock.now_ns() if self._eager() else 0
+                        begun = mark is not UNTRAINED and self._call_begins(mark, function)
                 if not begun:
                     result = original(function, tensor_inputs, captured_inputs)
                     if first_ns:
@@ -353,7 +352,7 @@ class TensorFlowHooks:
     def _call_ends(self, function: Any, mark: Mark, result: Any, tensor_inputs: Any) -> None:
         steps, loss, updater = self.steps, mark.loss_in(result), mark.updater
         if steps.bundle.busy:
-            steps.bundle.update_ends(loss, rows_in(tensor_inputs))
+            steps.bundle.update_ends(loss, tensor_inputs[steps.bundle.at]._shape_tuple()[0])
             return
         if has_gradients := bool(mark.sources) or (mark.trains and not steps.step.gradient_rows):
             unseen_rows = mark.pulls or not (mark.batched or (mark.batched is None and steps.sources.pulled))
