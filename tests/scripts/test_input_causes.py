@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 WASTE = """
 import json
 import tensorflow as tf
-from tfmon.hooks import input_causes, input_waste
+from tfmon.hooks import input_causes
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.pipeline_knobs import Pipeline
 
@@ -54,11 +54,11 @@ told, pipeline = {}, Pipeline(hooks, lambda: None, None)
 for number, (name, (dataset, expected)) in enumerate(made.items()):
     dataset._tfmon_at = "", number
     if name in ("windows", "sums"):  # their maps are cheap, also on a busy machine
-        input_causes.CHEAP_NS = input_waste.CHEAP_NS = 20_000_000
+        input_causes.CHEAP_NS = 20_000_000
     for epoch in range(2):
         iterator, seen = iter(dataset), None
         pipeline._read_first_wait(iterator, dataset)
-        input_waste.begin_pass(dataset)
+        input_causes.begin_pass(dataset)
         for number, _ in enumerate(iterator):
             if epoch and number >= 5:  # tf.data drops the counts of a source at its end
                 early = pipeline._early.get(dataset._tfmon_at, ())
@@ -91,7 +91,7 @@ import json
 import keras, numpy as np, tensorflow as tf
 from tfmon.hooks import divided_data, graph_causes, padding, script_lines
 from tfmon.hooks.cause_reports import causes
-from tfmon.hooks.dataset_chain import stages_by_dataset, stages_of
+from tfmon.hooks.dataset_chain import stages_of, transformations
 
 script_lines.patch_makers(keras)
 padding.patch(keras)
@@ -151,8 +151,8 @@ def rows():
 def padding_in(dataset):
     iterator = iter(dataset)
     next(iterator)
-    stages = stages_by_dataset(dataset, stages_of(iterator))
-    return [[round(one.figures["of_step"], 1), one.line] for one in padding.padding_of(dataset, stages)]
+    nodes = transformations(dataset, stages_of(iterator))
+    return [[round(one.figures["of_step"], 1), one.line] for one in padding.padding_of(nodes)]
 
 data = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec([None], tf.int64))
 told["padded"] = padding_in(data.padded_batch(32))

@@ -5,7 +5,7 @@ tf.data makes a map parallel unless its function has a state, and fuses a map wi
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,16 +129,57 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
     return read(model.output)
 
 
-def stages_by_dataset(dataset: Any, stages: tuple[PipelineStage, ...]) -> dict[int, PipelineStage]:
-    """Return the stages by the datasets' ids."""
+class Transformation:
+    """A dataset, with its inputs and tf.data's counts. Iterating yields it and all inputs, last first."""
+
+    def __init__(
+        self, dataset: Any, stages: Mapping[int, PipelineStage], known: dict[int, Transformation]
+    ) -> None:
+        """`known` collects the transformations by the datasets' ids, because branches may share a dataset."""
+        self.dataset, self.kind = dataset, type(dataset).__name__
+        self.stage = stages.get(id(dataset))
+        self.is_generator = is_generator(dataset)
+        self._inputs = [known.get(id(i)) or Transformation(i, stages, known) for i in dataset._inputs()]
+        known[id(dataset)] = self
+
+    def __iter__(self) -> Iterator[Transformation]:
+        yield self
+        for input_ in self._inputs:
+            yield from input_
+
+    @property
+    def line(self) -> str:
+        """The line that made it."""
+        return line_of_dataset(self.dataset)
+
+    @property
+    def function(self) -> Any:
+        """The Python function that it calls, if any."""
+        wrapped = getattr(self.dataset, "_map_func", None) or getattr(self.dataset, "_predicate", None)
+        return getattr(wrapped, "_func", None)
+
+    @property
+    def name(self) -> str:
+        """The function's name, or `lambda`."""
+        name = str(getattr(self.function, "__name__", ""))
+        return name if name.isidentifier() else "lambda"
+
+    @property
+    def operations(self) -> list[Any] | None:
+        """The operations of a map, if readable."""
+        return operations(self.dataset._map_func.function.graph)
+
+
+def transformations(dataset: Any, stages: tuple[PipelineStage, ...] = ()) -> list[Transformation]:
+    """Return a dataset's transformations with their stages, last first."""
     filled = filled_caches(dataset, stages)
-    result: dict[int, PipelineStage] = {}
+    counted: dict[int, PipelineStage] = {}
     for kinds in dict.fromkeys(_STAGES.values()):
         datasets = [node for node in chain_of(dataset, filled) if _STAGES.get(type(node).__name__) == kinds]
-        counted = [stage for stage in stages if stage.kind in kinds]
-        if len(datasets) == len(counted):
-            result |= {id(node): stage for node, stage in zip(datasets, counted, strict=True)}
-    return result
+        stages_of_kind = [stage for stage in stages if stage.kind in kinds]
+        if len(datasets) == len(stages_of_kind):
+            counted |= {id(node): stage for node, stage in zip(datasets, stages_of_kind, strict=True)}
+    return list(Transformation(dataset, counted, {}))
 
 
 def filled_caches(dataset: Any, stages: tuple[PipelineStage, ...]) -> set[int]:
@@ -181,10 +222,3 @@ def is_generator(dataset: Any) -> bool:
     """Return whether a dataset is a Python generator."""
     function = getattr(getattr(dataset, "_map_func", None), "_func", None)
     return getattr(function, "__module__", "") == GENERATOR
-
-
-def name_of_function(dataset: Any) -> str:
-    """Return the function's name, or `lambda`."""
-    wrapped = getattr(dataset, "_map_func", None) or getattr(dataset, "_predicate", None)
-    name = str(getattr(getattr(wrapped, "_func", None), "__name__", ""))
-    return name if name.isidentifier() else "lambda"

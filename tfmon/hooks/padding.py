@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation
-from tfmon.hooks.dataset_chain import PipelineStage, chain_of, line_of_dataset
+from tfmon.hooks.dataset_chain import Transformation
 from tfmon.hooks.inspection import leaves_of, line_now, logs_operations
 from tfmon.hooks.patches import Around, hooks
 from tfmon.hooks.script_lines import namespaces
@@ -33,16 +33,16 @@ def _note(*_args: object, **_more: object) -> Around:
     _pads.add(line_now())
 
 
-def padding_of(dataset: Any, stages: dict[int, PipelineStage]) -> Iterator[Observation]:
+def padding_of(nodes: Iterable[Transformation]) -> Iterator[Observation]:
     """Yield the padding in a pipeline's batches."""
-    for each in chain_of(dataset):
-        stage, kind = stages.get(id(each)), type(each).__name__
-        if kind == "_PaddedBatchDataset" and stage is not None and stage.bytes:
-            yield from _observed(1.0 - stage.consumed / stage.bytes, line_of_dataset(each))
-        elif kind == "_TensorSliceDataset":
-            if not hasattr(each, _PADDING):
-                setattr(each, _PADDING, max(map(_padding_in, each._tensors), default=0.0))
-            yield from _observed(getattr(each, _PADDING), _line() or line_of_dataset(each))
+    for each in nodes:
+        stage = each.stage
+        if each.kind == "_PaddedBatchDataset" and stage is not None and stage.bytes:
+            yield from _observed(1.0 - stage.consumed / stage.bytes, each.line)
+        elif each.kind == "_TensorSliceDataset":
+            if not hasattr(each.dataset, _PADDING):
+                setattr(each.dataset, _PADDING, max(map(_padding_in, each.dataset._tensors), default=0.0))
+            yield from _observed(getattr(each.dataset, _PADDING), _line() or each.line)
 
 
 def padding_in_arrays(arrays: Any, line: str) -> Iterator[Observation]:

@@ -19,8 +19,7 @@ from tfmon.hooks import divided_data
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.dataset_chain import MADE_AT, MAPS, STAGES_OF_MAPS, PipelineStage, chain_of, made, stages_of
 from tfmon.hooks.dataset_settings import INPUT_THREADS, is_cut_by_map, prefetch_of, settings_of, with_settings
-from tfmon.hooks.input_causes import causes_of, traits_of
-from tfmon.hooks.input_waste import PASSES, begin_pass
+from tfmon.hooks.input_causes import PASSES, begin_pass, causes_of, traits_of
 from tfmon.hooks.inspection import line_now, logs_operations, users_frame
 from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import Around, Hooks, hooks, unseen
