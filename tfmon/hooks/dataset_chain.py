@@ -5,7 +5,7 @@ tf.data makes a map parallel unless its function has a state, and fuses a map wi
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,20 +132,16 @@ def stages_of(iterator: Any) -> tuple[PipelineStage, ...]:
 class Transformation:
     """A dataset, with its inputs and tf.data's counts. Iterating yields it and all inputs, last first."""
 
-    def __init__(
-        self, dataset: Any, stages: Mapping[int, PipelineStage], known: dict[int, Transformation]
-    ) -> None:
-        """`known` collects the transformations by the datasets' ids, because branches may share a dataset."""
-        self.dataset, self.kind = dataset, type(dataset).__name__
-        self.stage = stages.get(id(dataset))
-        self.is_generator = is_generator(dataset)
-        self._inputs = [known.get(id(i)) or Transformation(i, stages, known) for i in dataset._inputs()]
-        known[id(dataset)] = self
+    def __init__(self, dataset: Any, stage: PipelineStage | None, inputs: list[Transformation]) -> None:
+        self.dataset, self.stage = dataset, stage
+        self.kind, self.is_generator = type(dataset).__name__, is_generator(dataset)
+        self._inputs = inputs
 
     def __iter__(self) -> Iterator[Transformation]:
-        yield self
-        for input_ in self._inputs:
-            yield from input_
+        ahead = [self]
+        while ahead:
+            yield (node := ahead.pop())
+            ahead += reversed(node._inputs)
 
     @property
     def line(self) -> str:
@@ -179,7 +175,12 @@ def transformations(dataset: Any, stages: tuple[PipelineStage, ...] = ()) -> lis
         stages_of_kind = [stage for stage in stages if stage.kind in kinds]
         if len(datasets) == len(stages_of_kind):
             counted |= {id(node): stage for node, stage in zip(datasets, stages_of_kind, strict=True)}
-    return list(Transformation(dataset, counted, {}))
+    made: dict[int, Transformation] = {}
+    for node in reversed(list(chain_of(dataset))):
+        if id(node) not in made:  # branches may share a dataset
+            inputs = [made[id(input_)] for input_ in node._inputs()]
+            made[id(node)] = Transformation(node, counted.get(id(node)), inputs)
+    return list(made[id(dataset)])
 
 
 def filled_caches(dataset: Any, stages: tuple[PipelineStage, ...]) -> set[int]:
