@@ -80,6 +80,12 @@ class Causes:
         self.add(seen, cost_ns)
         return seen
 
+    def record(self, observed: Observation) -> Observation:
+        """Record a cause whose time is not known yet, and return its sums."""
+        seen = self.saw(observed.cause, observed.line, subject=observed.subject, what=observed.what, count=0)
+        seen.figures |= observed.figures
+        return seen
+
     def add(self, seen: Observation, cost_ns: int) -> None:
         """Add to a cause's time."""
         seen.cost_ns += cost_ns

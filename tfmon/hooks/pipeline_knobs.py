@@ -217,10 +217,8 @@ class Pipeline:
             if "of_step" in observation.figures:
                 step_causes.takes(observation)
                 continue
-            seen = causes.saw(
-                observation.cause, observation.line, subject=observation.subject, what=observation.what, count=0
-            )
-            seen.count, seen.figures = 1, observation.figures
+            seen = causes.record(observation)
+            seen.count = 1
             self._slow.append(seen)
         self._settle(now_ns)
 

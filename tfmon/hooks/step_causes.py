@@ -96,11 +96,7 @@ class StepCauses:
 
     def takes(self, observation: Observation) -> None:
         """Report a cause whose share is the figure `of_step`."""
-        seen = causes.saw(
-            observation.cause, observation.line, subject=observation.subject, what=observation.what, count=0
-        )
-        seen.figures = observation.figures
-        self.add(seen, lambda _step_ns: observation.figures["of_step"])
+        self.add(causes.record(observation), lambda _step_ns: observation.figures["of_step"])
 
     def settle(self, called_ns: int, steps: int) -> None:
         """Add the time since the last call to the causes, by share. `called_ns`: time without input."""
