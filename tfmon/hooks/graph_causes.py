@@ -9,9 +9,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import operations
 from tfmon.hooks.inspection import line_at
 from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stack, made_layers
@@ -39,21 +40,15 @@ AUGMENTS = "/image_preprocessing/"
 
 
 @dataclass(slots=True)
-class GraphPart:
-    """A cause in a graph."""
+class GraphPart(Observation):
+    """A cause in a graph. Its line is empty if unknown."""
 
-    cause: str
-    line: str
-    """Empty if unknown."""
     started: float = 0.0
     """Operations per step, if `share` is unknown."""
     share: float = 0.95
     """Maximum share of the step."""
     traced: float = 0.0
     """Share of the trace's time."""
-    subject: str = ""
-    what: str = ""
-    figures: dict[str, float] = field(default_factory=dict)
     operations: tuple[str, ...] = ()
     """Kinds of operations that the cause slows down."""
 
@@ -84,7 +79,8 @@ def _mapped(ops: list[Any], rows: int) -> Iterator[GraphPart]:
         alike = [candidate for candidate in loops if candidate is loop or loop.name in candidate.name]
         bodies = (looped.graph._functions.get(looped.get_attr("body").name) for looped in alike)
         inside = sum(len(operations(body.graph, MOST_OPERATIONS) or ()) for body in bodies if body is not None)
-        yield GraphPart("step_map_fn", line, rows * inside, what=f"{inside} operations for each example")
+        what = f"{inside} operations for each example"
+        yield GraphPart("step_map_fn", line, what=what, started=rows * inside)
 
 
 def _augmentation(ops: list[Any], rows: int) -> Iterator[GraphPart]:
@@ -141,7 +137,7 @@ def _repeated(ops: list[Any], variables: int) -> Iterator[GraphPart]:
         yield GraphPart(
             "step_metrics",
             lines.most_common(1)[0][0],
-            count,
+            started=count,
             share=sum(sample[number].type not in _IDLE for number in in_metrics) / busy,
             traced=part,
             what=f"{count} of {every} operations of each step",

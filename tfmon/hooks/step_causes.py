@@ -141,14 +141,13 @@ class StepCauses:
         model = self.fitted()
         compiled = self._made.get(model, "") if model is not None else ""
         for part in parts_of(function.graph, rows):
-            line = part.line or line_now()
-            if part.cause == "step_metrics" and model is not None and line.startswith(line_now()):
-                line = compiled or line
+            part.line = part.line or line_now()
+            if part.cause == "step_metrics" and model is not None and part.line.startswith(line_now()):
+                part.line = compiled or part.line
             if part.cause == "step_16_bits":
-                self._of_16_bits(part, line)
+                self._of_16_bits(part)
                 continue
-            seen = causes.saw(part.cause, line, subject=part.subject, what=part.what, count=0)
-            seen.figures |= part.figures
+            seen = causes.record(part)
             if part.traced:
                 self._starts(seen, round(part.traced * took_ns))
             if part.cause == "trace_unrolled":
@@ -168,13 +167,13 @@ class StepCauses:
         seen.figures["gain"] = 1.0 if _has_gpu() else min(1.0, self._idle / share)
         return share
 
-    def _of_16_bits(self, part: GraphPart, line: str) -> None:
+    def _of_16_bits(self, part: GraphPart) -> None:
         if not may_compute():
             return
         slower = 1.0 if _has_gpu() else _slowdown_in(part.subject, part.operations)
         if slower >= LEAST_SLOWDOWN:
             what = f"{slower:.1f} times slower than float32 on this CPU"
-            seen = causes.saw(part.cause, self._policy or line, subject=part.subject, what=what, count=0)
+            seen = causes.saw(part.cause, self._policy or part.line, subject=part.subject, what=what, count=0)
             seen.figures["gain"] = 1.0 - 1.0 / slower
             self.add(seen, lambda _step_ns: part.share)
 
