@@ -18,7 +18,7 @@ from tfmon.trainer.batch_feed import Pipelines
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.lane_control import PROFILE, SAMPLED, LaneControl
-from tfmon.trainer.setups import SetupBuilder, SetupReady, Steps
+from tfmon.trainer.setups import Setup, SetupBuilder, Steps
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
 from tfmon.trainer.step_clock import (
     CAPACITY,
@@ -38,7 +38,7 @@ PREPARING = "preparing pipelines"
 """Mark of windows that background threads slowed."""
 
 
-Message: TypeAlias = Request | SetupReady
+Message: TypeAlias = Request | Setup
 
 
 class Loop:
@@ -194,7 +194,7 @@ class Loop:
     def _read_messages(self) -> None:
         while (message := self._mailbox.take()) is not None:
             match message:
-                case SetupReady():
+                case Setup():
                     self._use_setup(message)
                 case SetKnob():
                     self._requests += 1
@@ -204,14 +204,13 @@ class Loop:
                 case _:
                     self.control.handle(message)
 
-    def _use_setup(self, ready: SetupReady) -> None:
+    def _use_setup(self, setup: Setup) -> None:
+        assert setup.request is not None
         self._requests -= 1
-        if isinstance(ready.result, BaseException):
-            error = ready.result
+        if (error := setup.error) is not None:
             made = "" if isinstance(error, KnobError) else f"it could not be made: {type(error).__name__}: "
-            self.control.refuse_knob(ready.request, f"{made}{error}")
+            self.control.refuse_knob(setup.request, f"{made}{error}")
             return
-        setup = ready.result
         if setup.feed is not None:
             self._builder.discard(self._stepper.feed)
             self._stepper.feed = setup.feed
@@ -221,7 +220,7 @@ class Loop:
         self._stepper.reads_loss = self._reads_loss()
         self.control.sampler.expect_change()
         self._calls_ns.clear()
-        self.control.knob_changed(ready.request)
+        self.control.knob_changed(setup.request)
         if not self._requests:
             self._builder.prepare_neighbours(self.control.settings)
 

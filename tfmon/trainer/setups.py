@@ -9,7 +9,7 @@ import functools
 import itertools
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings, find
@@ -95,19 +95,13 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """The parts of the loop. `None` if unchanged."""
+    """The parts of the loop, `None` if unchanged. For a request, it may be an error instead."""
 
     settings: dict[str, KnobValue]
-    feed: BatchFeed | None
-    step: Callable[..., Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class SetupReady:
-    """The setup for a request, or an error."""
-
-    request: SetKnob
-    result: Setup | BaseException
+    feed: BatchFeed | None = None
+    step: Callable[..., Any] | None = None
+    request: SetKnob | None = None
+    error: Exception | None = None
 
 
 class _Worker:
@@ -147,7 +141,7 @@ class SetupBuilder:
         self,
         pipelines: Pipelines,
         steps: Steps,
-        deliver: Callable[[SetupReady], object],
+        deliver: Callable[[Setup], object],
         failed: Failed,
     ) -> None:
         self._pipelines = pipelines
@@ -191,10 +185,10 @@ class SetupBuilder:
         def job() -> None:
             try:
                 value = find((*self._pipelines.knobs, *self._steps.knobs), request.knob).check(request.value)
-                result: Setup | BaseException = self.build({**(self._settings or {}), request.knob: value})
+                setup = replace(self.build({**(self._settings or {}), request.knob: value}), request=request)
             except Exception as error:  # noqa: BLE001 - the user's code may raise anything; the loop reports it
-                result = error
-            self._deliver(SetupReady(request, result))
+                setup = Setup({}, request=request, error=error)
+            self._deliver(setup)
 
         self._building.put(0, job)
 
