@@ -44,7 +44,7 @@ def loaded(module: Any) -> None:
         step_causes.install(module)
         process.tensorflow = TensorFlowHooks(process.steps, hooks)
         process.steps.all_seen = _all_seen
-        process.steps.variables = process.tensorflow.variables
+        process.steps.report.variables = process.tensorflow.variables
         process.tensorflow.install()
         for name in KERAS:  # TensorFlow may have loaded it
             if hasattr(sys.modules.get(name), "optimizers"):

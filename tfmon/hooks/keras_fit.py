@@ -88,7 +88,6 @@ class FitCall:
         self._by_steps: dict[int, Any] = {}
         self._iterator: Any = None
         self._feed: TensorFlowFeed | None = None
-        self._script_function: Any = None
         self._timed: Any = None
         self._updater: Updater | None = None
         self._epoch = self._epochs = self._batch = self._epochs_done = 0
@@ -124,7 +123,7 @@ class FitCall:
         process.fit, step_causes.fitted = self, self._model
         self._epochs, self._batches = int(params.get("epochs") or 0), params.get("steps")
         self._sized = self._batches is not None
-        self._script_function = function = model.train_function
+        function = model.train_function
         if isinstance(function, Timed):
             function = function._timed_function
         if self._keras.backend.backend() == "tensorflow":
@@ -167,10 +166,9 @@ class FitCall:
     def _time_calls(self) -> None:
         model = self._model()
         if model.train_function is not self._timed and not isinstance(model.train_function, Timed):
-            self._script_function = model.train_function
-            if self._script_function not in self._by_steps.values():
-                self._by_steps = {self._per_call: self._script_function}
-            self._timed = model.train_function = Timed(self._script_function, self)
+            if model.train_function not in self._by_steps.values():
+                self._by_steps = {self._per_call: model.train_function}
+            self._timed = model.train_function = Timed(model.train_function, self)
         updater = self._updater
         missed = 0 if updater is None else updater.missed()
         if updater is not None and missed > 0 and self._epoch:  # in the first epoch, a backup was restored
@@ -316,7 +314,7 @@ class FitCall:
             model.train_function = self._by_steps.get(self._script_per_call)
         if self._per_call != self._script_per_call:
             model.steps_per_execution = self._script_per_call
-        self._script_function, self._timed, self._iterator, self._by_steps = None, None, None, {}
+        self._timed, self._iterator, self._by_steps = None, None, {}
         self._begins_at(getattr(model, "_initial_epoch", None) or 0)
         self.lane.meter.stop_clock()
         self.lane.meter.passes(OUTSIDE if self._doing == "fit" else self._before)

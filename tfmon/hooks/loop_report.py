@@ -39,6 +39,7 @@ class LoopReport:
         """Reasons for unknown values. An empty reason means known again."""
         self._kinds: weakref.WeakKeyDictionary[object, int] = weakref.WeakKeyDictionary()
         self.epochs = Epochs()
+        self.variables: Callable[[], list[Any]] = list
         self.of_keras: Sequence[str] = ()
 
     def report_doing(self, lane: Lane, doing: str, sources: Sources) -> None:
@@ -46,16 +47,7 @@ class LoopReport:
         self.doing = doing
         lane.report_progress(lambda: self.progress(sources.main))
 
-    def updated(
-        self,
-        lane: Lane,
-        step: SeenStep,
-        number: int,
-        name: str,
-        *,
-        read: bool,
-        variables: Callable[[], list[Any]],
-    ) -> None:
+    def updated(self, lane: Lane, step: SeenStep, number: int, name: str, *, read: bool) -> None:
         """Report the meaning of a step once per kind."""
         if step.mark in self._kinds:
             return
@@ -68,7 +60,7 @@ class LoopReport:
             eager = not isinstance(step.mark, Mark) and not self.of_keras
             if eager:
                 step_causes.rows = max((rows for dims in step.gradient_rows for rows in dims), default=0)
-                step_causes.runs_eagerly(self.epochs.line, variables())
+                step_causes.runs_eagerly(self.epochs.line, self.variables())
             lane.describe_step(
                 f"{self.epochs.line}: an update by {name}; examples: {examples}",
                 self.of_keras or [EAGER] * eager,

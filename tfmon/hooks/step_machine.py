@@ -61,7 +61,6 @@ class StepMachine:
         self.trains: Callable[[object], None] = nothing
         """Called with each trained iterator."""
         self.all_seen: Callable[[], None] = nothing
-        self.variables: Callable[[], list[Any]] = list
         self._all_seen = False
         self._join = join
         self._steps = 0
@@ -322,14 +321,8 @@ class StepMachine:
         step.due += rounds.add(updater, updates)
         if rounds.past.steps and rounds.leader is not None:
             self.report.merge(self.lane, rounds.take_past(), in_graph=step.in_graph)
-        self.report.updated(
-            self.lane,
-            step,
-            self._steps,
-            updater.name,
-            read=step.in_graph or bool(pulled),
-            variables=self.variables,
-        )
+        read = step.in_graph or bool(pulled)
+        self.report.updated(self.lane, step, self._steps, updater.name, read=read)
         alike = step.alike if function is not None and rounds.settled else None
         if alike is not None and alike is step.of_one_batch(pulled):
             ((size, *_),) = step.gradient_rows
