@@ -134,13 +134,14 @@ def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
         return
     began_ns = causes.unnamed_ns
     try:
-        result = yield hidden()
+        result = yield None if steps.bundle.busy else hidden()
     except GeneratorExit:
         steps.update_fails()
         raise
     if rows == {1}:
         _saw("one_sample", "train_on_batch", began_ns)
-    steps.report.of_keras = (ON_BATCH, *traits_of(model))
+    if not steps.bundle.busy:
+        steps.report.of_keras = (ON_BATCH, *traits_of(model))
     steps.update_ends(updater, loss_of(result), function=function, rows=tuple(rows))
     steps.report.of_keras = ()
 
