@@ -176,7 +176,6 @@ class StepMachine:
             self._catch_up()
             if self.step.due:
                 self._end(None)
-                self._begin()
         return lane_clock.now_ns()
 
     def pull_begins(self, iterator: object) -> BatchSource | None:
@@ -233,10 +232,7 @@ class StepMachine:
     def _pull_after_step(self, source: BatchSource) -> None:
         assert self.lane is not None
         if source.trained:
-            alike = self.step.of_one_batch(self.sources.pulled)
             self._end(None)
-            self._begin()
-            self.step.alike = alike
             return
         self._end(self.step.updated_ns)
         self.lane.meter.stop_clock(meter.VALIDATION)
@@ -262,7 +258,7 @@ class StepMachine:
             return False
         self._catch_up()
         if self.step.due:
-            self._end_in_batch()
+            self._end(None, in_batch=True)
         step = self.step
         assert self.lane is not None
         if not step.updates:
@@ -363,25 +359,17 @@ class StepMachine:
         self._pulling = not bundle.received
         self.step = bundle.step_under_way(self.sources, self._steps)
 
-    def _begin(self) -> None:
-        assert self.lane is not None
-        self.lane.begin_step()
-        self.step.begun, self.step.began_ns = True, lane_clock.now_ns()
-
     def _cancel(self) -> None:
         if self.step.begun and self.lane is not None:
             self.lane.meter.cancel_step()
             self.step.begun = False
             self.step.alike = None
 
-    def _end_in_batch(self) -> None:
-        alike = None if self.sources.pulled else self.step.of_one_batch(self.sources.pulled)
-        self._end(None, in_batch=True)
-        self._begin()
-        self.step.alike = alike
-
     def _end(self, ended_ns: int | None, *, in_batch: bool = False) -> None:
+        """End the step at a time, or now, where the next step begins."""
         assert self.lane is not None
+        pulled = self.sources.pulled
+        alike = None if in_batch and pulled else self.step.of_one_batch(pulled)
         for source in self.step.fed:
             source.steps += 1
         self._steps += 1
@@ -390,6 +378,9 @@ class StepMachine:
             self.all_seen()
         self.report.step_over(self.lane, self.step, self.sources, self.rounds, ended_ns)
         self.forget()
+        if ended_ns is None:
+            self.lane.begin_step()
+            self.step.begun, self.step.began_ns, self.step.alike = True, lane_clock.now_ns(), alike
 
     def gradient(self, gradient_rows: GradientRows) -> None:
         """Record gradients of tensors with these first dimensions."""
@@ -397,5 +388,5 @@ class StepMachine:
             return
         self._catch_up()
         if self.step.due and not self._updating:
-            self._end_in_batch()
+            self._end(None, in_batch=True)
         self.step.gradient_rows[gradient_rows] += 1
