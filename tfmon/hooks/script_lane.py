@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import platform
 import signal
 import sys
 import threading
@@ -23,7 +22,7 @@ from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
-from tfmon.model.lane_events import PAUSED, PROTOCOL, WARMING_UP, Built, Hello, LaneFailed
+from tfmon.model.lane_events import PAUSED, WARMING_UP, Built, LaneFailed
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.model.script_events import (
     DefaultsResolved,
@@ -35,7 +34,7 @@ from tfmon.model.script_events import (
     StepDescribed,
 )
 from tfmon.system.lane_clock import lane_clock
-from tfmon.system.lane_pipes import USES, LanePipes, differences
+from tfmon.system.lane_pipes import USES, LanePipes
 from tfmon.system.threads import ThreadLife, start_hidden
 from tfmon.trainer.channel import Mailbox, Reporter, start_inbox
 from tfmon.trainer.lane_control import LaneControl
@@ -107,17 +106,11 @@ class Lane:
         return self.measures_this_thread
 
     def _say_hello(self) -> None:
-        now_ns, send = time.monotonic_ns(), self.reporter.send
-        python, changed = platform.python_version(), differences(os.environ)
-        send(
-            Hello(
-                at_ns=now_ns, protocol=PROTOCOL, pid=os.getpid(), python=python, reports_stack=True, unlike=changed
-            )
-        )
+        self.reporter.hello(reports_stack=True)
         self.device, missing, loaded = libraries.find(self.device)
         if missing:
             self.fail("device_absent", missing)
-        send(loaded)
+        self.reporter.send(loaded)
         self.control.enter(WARMING_UP)
         if loaded.tensorflow:
             self.control.traces = TraceWatch()

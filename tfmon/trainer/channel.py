@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import select
 import signal
 import sys
@@ -16,8 +17,9 @@ from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 from tfmon.model.codec import CodecError, decode_request, encode_message
-from tfmon.model.lane_events import FromLane, LaneFailed
+from tfmon.model.lane_events import PROTOCOL, FromLane, Hello, LaneFailed
 from tfmon.model.requests import Request, Stop
+from tfmon.system.lane_pipes import differences
 from tfmon.system.threads import Failed, call_later, start_thread
 
 GRACE_S = 1.0
@@ -86,6 +88,18 @@ class Reporter:
                 self._flush()
                 if self._unsent:
                     select.select([], [self._fd], [], left)
+
+    def hello(self, *, reports_stack: bool) -> None:
+        """Send the first event of this process."""
+        event = Hello(
+            at_ns=time.monotonic_ns(),
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            python=platform.python_version(),
+            reports_stack=reports_stack,
+            unlike=differences(os.environ),
+        )
+        self.send(event)
 
     def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
         """Report a failure, and end the process."""

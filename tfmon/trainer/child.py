@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import linecache
-import os
-import platform
 import re
 import signal
 import sys
@@ -23,16 +21,13 @@ from tfmon.model.lane_events import (
     IMPORTING,
     LOWER_THE_BATCH,
     OUT_OF_MEMORY,
-    PROTOCOL,
     TRACING,
     Built,
-    Hello,
     LibrariesLoaded,
     PhaseEntered,
 )
 from tfmon.model.requests import Assign, Stop
 from tfmon.system.lane_clock import lane_clock
-from tfmon.system.lane_pipes import differences
 from tfmon.trainer import runtime
 from tfmon.trainer.batch_feed import MemoryShortageError
 from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
@@ -65,15 +60,7 @@ def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
     mailbox: Mailbox[Any] = Mailbox()
     reporter = Reporter(metric_fd)
     die_with_parent()
-    hello = Hello(
-        at_ns=time.monotonic_ns(),
-        protocol=PROTOCOL,
-        pid=os.getpid(),
-        python=platform.python_version(),
-        reports_stack=_print_stacks_on_signal(),
-        unlike=differences(os.environ),
-    )
-    reporter.send(hello)
+    reporter.hello(reports_stack=_print_stacks_on_signal())
     start_inbox(knob_fd, mailbox.post, reporter.fail)
     try:
         _live(mailbox, reporter)
