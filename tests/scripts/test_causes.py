@@ -161,7 +161,9 @@ def test_slow_steps_are_named_with_the_line_that_makes_them_so():
     grown = re.search(r"memory grew by (\d+) MiB each time", causes["retrace_keras"]["text"])
     assert 14 <= int(grown[1]) <= 40, "16 MiB are kept"
 
-    causes = causes_in("updates_a_table", "runs_functions_eagerly")
+    causes = causes_in("adapts_to_texts", "updates_a_table", "runs_functions_eagerly")
+    check(causes["adapt_slow"], "StringLookup().adapt", "one example at a time")
+    assert causes["adapt_slow"]["gain_s"] > 0.99 * causes["adapt_slow"]["cost_s"]
     check(causes["update_dense"], "optimizer.apply_gradients([(tape")
     check(causes["step_eager"], "run_functions_eagerly(True)", "functions_eagerly(False)")
 

@@ -180,6 +180,10 @@ def adapts():
     network(only_adapts()).fit(rows, rows[:, :3], epochs=4, verbose=0)
 
 
+def adapts_to_texts():
+    keras.layers.StringLookup().adapt(tf.data.Dataset.from_tensor_slices(["a", "b"] * 500))
+
+
 def calls_back():
     class Watches(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):

@@ -49,8 +49,10 @@ def _adapts(layer: Any, data: Any = None, *_args: object, **_more: object) -> Ar
     yield None
     is_dataset = hasattr(data, "_inputs") and hasattr(data, "element_spec")
     size = batch_size_of(data) if is_dataset else 0
+    if is_dataset and not size and getattr(data.element_spec, "shape", [0]) == []:
+        size = 1  # of texts or numbers
     name, took_ns = type(layer).__name__, lane_clock.now_ns() - began_ns
-    what = f"in batches of {size}" if size else ""
+    what = "one example at a time" if size == 1 else f"in batches of {size}" if size else ""
     seen = causes.saw("adapt_slow", line_now(), subject=name, what=what, cost_ns=took_ns)
     seen.kept = True
     if size:
