@@ -14,6 +14,8 @@ SLOW_LATER, LEAST_LATER, LEAST_STEPS = 1.3, 3, 8
 """Factor, number of epochs and number of steps."""
 LEAST_WAIT, OUTGROWS = 0.5, 1.5
 """Minimum share of the slowdown, and relative growth, of the input wait."""
+ALL_EPOCHS, LONG_NS = 20, 200_000_000
+"""After so many epochs, only long waits are read. Reading takes 0.1 ms."""
 SMALL_NS = 10_000_000
 SHORT_NS = 200_000_000
 """A shorter wait may be the start of an iterator."""
@@ -44,10 +46,15 @@ class Epochs:
     def _now_ns(self) -> int:
         return causes.unnamed_ns + self._own_ns
 
+    @property
+    def _read(self) -> bool:
+        return self._later < ALL_EPOCHS or self._later_ns > LONG_NS * self._later
+
     def begins(self, waited_ns: Callable[[], int], ago_ns: int = 0) -> None:
         """Record the start of an epoch."""
         self._began_ns, self._first_step_ns = self._now_ns - ago_ns, 0
-        self._waited_ns = waited_ns()
+        if self._read:
+            self._waited_ns = waited_ns()
         if self._ended_ns:
             self._report(PAUSE, self._began_ns - self._ended_ns, count=1)
             self._ended_ns = 0
@@ -55,6 +62,8 @@ class Epochs:
     def first_step(self, waited_ns: Callable[[], int]) -> None:
         """Record the end of the first step."""
         self._first_step_ns = max(1, self._now_ns - self._began_ns)
+        if not self._read:
+            return
         self._first_wait_ns = max(0, waited_ns() - self._waited_ns)
         if self._first is not None:
             self._report(BATCH, self._first_wait_ns, count=1)
@@ -69,6 +78,8 @@ class Epochs:
         if called_ns is not None and step_ns < SMALL_NS:
             outside_ns = took_ns - self._first_step_ns - called_ns
             self._report(SMALL, outside_ns, what=f"{step_ns / 1e6:.2f} ms a step", count=steps - 1)
+        if not self._read:
+            return
         waits_ns = max(0, waited_ns() - self._waited_ns)
         wait_ns = (waits_ns - self._first_wait_ns) / (steps - 1)
         if self._first is None:

@@ -276,9 +276,10 @@ class TensorFlowHooks:
                 mark: Any = getattr(function, MARK, UNTRAINED)
                 if mark is UNTRAINED:
                     return original(function, tensor_inputs, captured_inputs)
-                begun, first_ns = steps.bundle.update_begins(function, tensor_inputs), 0
-                if not begun:
-                    with hooks:
+                begun, first_ns = False, 0
+                with hooks:
+                    begun = steps.bundle.update_begins(function, tensor_inputs)
+                    if not begun:
                         if mark is None:
                             mark = mark_of(function)
                             first_ns = lane_clock.now_ns() if self._eager() else 0
