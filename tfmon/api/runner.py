@@ -108,6 +108,7 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
             run.alone = command and server.lost
             if run.is_series and run.join(0):
                 break
+    run.alone = command and server.lost  # a terminal that closes at the start leaves no time to look
     printed, code = run.outcome(interrupted.reason, as_json=as_json)
     result = printed if isinstance(printed, str) else json.dumps(printed, indent=2, allow_nan=False)
     server.close(code, result.splitlines())
