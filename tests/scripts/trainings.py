@@ -300,19 +300,19 @@ def reads_in_python():
     train = step_of(keras.Sequential([keras.Input((64,)), keras.layers.Dense(1)]))
 
     def read():
-        for row in np.arange(3_200 * 64, dtype="float32").reshape(3_200, 64):
-            sum(range(6_000))
+        for row in np.arange(2_400 * 64, dtype="float32").reshape(2_400, 64):
+            sum(range(15_000))
             yield row / 204_800
 
     def standardise(row):
-        sum(range(6_000))
+        sum(range(24_000))
         return row - row.mean()
 
     def prepare(x):
         return tf.ensure_shape(tf.numpy_function(standardise, [x], tf.float32), (64,))
 
     def augment(x):
-        image = tf.image.resize(tf.reshape(x, (8, 8, 1)), (256, 256)) + tf.random.uniform(())
+        image = tf.image.resize(tf.reshape(x, (8, 8, 1)), (360, 360)) + tf.random.uniform(())
         return tf.reshape(tf.image.resize(image, (8, 8)), (64,))
 
     options = tf.data.Options()
