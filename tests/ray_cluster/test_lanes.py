@@ -29,8 +29,12 @@ pytestmark = [pytest.mark.ray, pytest.mark.process]
 def look(link, **environment: str | None) -> dict[str, object]:
     """Return the environment of a child there, after its hello."""
     child = link.start("a_look_around", **environment)
-    wait_for(lambda: child.printed, what="it prints its surroundings")
-    (hello,) = [event for event in child.events if isinstance(event, Hello)]
+
+    def hellos() -> list[Hello]:
+        return [event for event in child.events if isinstance(event, Hello)]
+
+    wait_for(lambda: child.printed and hellos(), what="its surroundings and its hello, which take two ways")
+    (hello,) = hellos()
     return {**json.loads(child.printed[0]), "unlike": hello.unlike}
 
 
