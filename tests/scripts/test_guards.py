@@ -48,6 +48,12 @@ def test_the_loss_is_what_a_train_function_returns_as_its_first(result):
     assert keras_fit.loss_of(result) == 2.0
 
 
+def test_a_prediction_that_fails_in_its_batch_has_computed_nothing():
+    call = keras_fit.FitCall(None, None, Hooks(), "predict", shown=False)
+    call.computes(begins=True)
+    assert call.computing_ns == 0
+
+
 def test_the_first_failure_is_reported_because_a_step_may_be_missing(monkeypatch):
     reported = []
     monkeypatch.setattr(

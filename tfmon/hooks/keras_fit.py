@@ -109,7 +109,7 @@ class FitCall:
         self.in_callback = False
         self._suspended_ns = self._test_began_ns = self._validation_ns = self._between_ns = 0
         self._this_validation_ns = 0
-        self.computing_ns = 0
+        self._batch_began_ns = self.computing_ns = 0
         """Time of the batch of `predict` for one sample."""
         self._before = OUTSIDE
 
@@ -301,8 +301,10 @@ class FitCall:
 
     def computes(self, *, begins: bool) -> None:
         """Record the start or the end of the batch of `predict` for one sample."""
-        now_ns = lane_clock.now_ns()
-        self.computing_ns += -now_ns if begins else now_ns
+        if begins:
+            self._batch_began_ns = lane_clock.now_ns()
+        else:
+            self.computing_ns += lane_clock.now_ns() - self._batch_began_ns
 
     def close(self) -> None:
         """Restore the model's train function."""
