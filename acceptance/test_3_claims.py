@@ -13,10 +13,9 @@ from tfmon.analysis.analysis import analyse
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.run_base import run_until_over
-from tfmon.api.verification import verify_claims
+from tfmon.api.verification import SHORTEST_S, verify_claims
 from tfmon.catalog import find_scenario, list_scenarios
 from tfmon.probes.find_gpus import GpuSearch
-from tfmon.series.claims import SHORTEST_S
 
 from .ledger import Ledger, Step
 from .racing import SCENARIO

@@ -114,7 +114,7 @@ def test_a_place_that_cannot_be_used_closes_the_others(monkeypatch):
     monkeypatch.setattr(sweep_program, "PlaceStation", Mock(side_effect=[first, TfmonError("bad is gone"), last]))
     with pytest.raises(TfmonError, match="bad is gone"):
         open_stations(INFO, ["a", "bad", "c"], RaceOptions(record=False), {})
-    assert first.close.called and last.close.called
+    assert first.program.close.called and last.program.close.called
 
 
 def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_absent_ones_are_told(monkeypatch):
@@ -123,6 +123,7 @@ def test_the_most_devices_are_looked_for_first_because_ray_reserves_so_many_and_
     class Planner:
         def __init__(self, options, purpose):
             self.session = Session(Machine(), lambda: 0)
+            self.session.set_machine(Machine(), "ray")
 
         def plan(self, info, options):
             asked.append(options.lanes)

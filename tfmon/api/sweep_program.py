@@ -18,7 +18,7 @@ from tfmon.api import devices
 from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
 from tfmon.api.program import Program
-from tfmon.api.run_base import AnyRun, LocalRun
+from tfmon.api.run_base import LocalRun
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import digest
@@ -50,36 +50,8 @@ AT_ONCE = 16
 ON = ("on",)
 
 
-class StationsRun(AnyRun):
-    """A series whose stations have separate programs. Thread: `close` can block."""
-
-    series: Series
-    stations: Sequence[ProgramStation]
-
-    def begin(self) -> None:
-        """Start the workers."""
-        self.series.start()
-
-    def join(self, timeout_s: float) -> bool:
-        """Wait; return whether the series has ended."""
-        return self.series.join(timeout_s)
-
-    @property
-    def suspenders(self) -> Sequence[Suspender]:
-        """The owners of the lanes' processes."""
-        return [station.program.lanes.suspension for station in self.stations]
-
-    def close(self, reason: str = "") -> None:
-        """End the series and every process."""
-        self.series.stop(reason or "stopped by the user")
-        self.series.join(END_S + 5)
-        close_all(self.stations)
-
-
-class SweepProgram(StationsRun, LocalRun):
+class SweepProgram(LocalRun):
     """A sweep. Thread: creation and `close` can block."""
-
-    stations: Sequence[PlaceStation]
 
     def __init__(self, options: SweepOptions) -> None:
         self.session = Session(read_machine(), time.monotonic_ns)
@@ -114,10 +86,23 @@ class SweepProgram(StationsRun, LocalRun):
             begun = self.session.snapshot()
             titled = replace(begun.race, scenario=self._info.name)
             self.session.restore(replace(begun, race=titled, experiment=state))
-            self.series = self.sweep = Series(state, SweepPolicy(), self.stations, self._keep)
+            self.sweep = Series(state, SweepPolicy(), self.stations, self._keep)
             self._known, self._unsaved = rank(state), ""
             self._publish()
             undo.pop_all()
+
+    def begin(self) -> None:
+        """Start the workers."""
+        self.sweep.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether the sweep has ended."""
+        return self.sweep.join(timeout_s)
+
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        """The owners of the lanes' processes."""
+        return [station.program.lanes.suspension for station in self.stations]
 
     @property
     def trains_command(self) -> bool:
@@ -175,7 +160,9 @@ class SweepProgram(StationsRun, LocalRun):
 
     def close(self, reason: str = "") -> None:
         """End the sweep and every process."""
-        super().close(reason)
+        self.sweep.stop(reason or "stopped by the user")
+        self.sweep.join(END_S + 5)
+        close_all(self.stations)
         self.file.close()
         self._publish()
 
@@ -278,40 +265,16 @@ def _same_scenario(plan: SeriesPlan, scenario: str | None, command: tuple[str, .
     return info
 
 
-class ProgramStation(RaceStation):
-    """A place that measures by races."""
-
-    def __init__(self, options: RaceOptions, purpose: Purpose) -> None:
-        super().__init__()
-        self.options = options
-        self.program = Program(options, purpose)
-        self.session = self.program.session
-
-    def race(self, plan: RacePlan) -> tuple[str, str]:
-        """Start fresh lanes; return their names."""
-        self.program.begin(plan)
-        first, second = plan.lanes
-        return first.spec.name, second.spec.name
-
-    def end(self) -> None:
-        """End both lanes, and wait."""
-        self.program.lanes.finish()
-        deadline = time.monotonic() + END_S
-        while not self.program.join(POLL_S) and time.monotonic() < deadline:
-            pass
-
-    def close(self) -> None:
-        """End everything here."""
-        self.program.close()
-
-
-class PlaceStation(ProgramStation):
+class PlaceStation(RaceStation):
     """One place of a sweep."""
 
     def __init__(
         self, info: ScenarioInfo, word: str, race: RaceOptions, number: int = 1, counts: Sequence[int] = ()
     ) -> None:
-        super().__init__(race, Purpose(watched=False, restarts=True))
+        super().__init__()
+        self._options = race
+        self.program = Program(race, Purpose(watched=False, restarts=True))
+        self.session = self.program.session
         self._info = info
         self._counts = counts
         self._word = word
@@ -320,17 +283,14 @@ class PlaceStation(ProgramStation):
         try:
             spec = self._find(word)
         except BaseException:
-            self.close()
+            self.program.close()
             raise
         if not counts:
             self._word = spec.place  # both lanes need the same GPU
         self.place = f"{self._word} #{number}" if number > 1 else self._word
         self.kind = spec.kind if counts else kind_of(spec)
-        known = self.session.snapshot()
-        host = known.hosts.get(spec.host)
-        machine = host.machine if host is not None else known.machine
+        self.hardware = machine = self.session.snapshot().hosts[spec.host].machine
         self.machine = machine.boot or spec.host
-        self.hardware = machine
         self.device = machine.cpu_name if spec.kind == "cpu" else next(iter(machine.gpus[spec.index :]), "")
 
     def _find(self, word: str) -> LaneSpec:
@@ -342,7 +302,7 @@ class PlaceStation(ProgramStation):
         return self._planned(_with_count(word, min(self._counts)) if self._counts else word).lanes[0].spec
 
     def _planned(self, *lanes: str) -> RacePlan:
-        return self.program.plan(self._info, replace(self.options, lanes=lanes))
+        return self.program.plan(self._info, replace(self._options, lanes=lanes))
 
     def begin(self, attempt: Attempt) -> tuple[str, str]:
         """Start both lanes; return their names."""
@@ -352,7 +312,16 @@ class PlaceStation(ProgramStation):
         if self._counts:
             base, changed = _with_count(base, min(self._counts)), _with_count(base, devices_of(settings))
         plan = self._planned(base, ",".join([changed, *knobs]))
-        return self.race(plan)
+        self.program.begin(plan)
+        first, second = plan.lanes
+        return first.spec.name, second.spec.name
+
+    def end(self) -> None:
+        """End both lanes, and wait."""
+        self.program.lanes.finish()
+        deadline = time.monotonic() + END_S
+        while not self.program.join(POLL_S) and time.monotonic() < deadline:
+            pass
 
 
 def _with_count(word: str, count: int) -> str:
@@ -438,7 +407,7 @@ def open_stations(
             raise
 
 
-def close_all(stations: Sequence[ProgramStation]) -> None:
+def close_all(stations: Sequence[PlaceStation]) -> None:
     """Close stations at the same time."""
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="tfmon-close") as pool:
-        list(pool.map(lambda station: station.close(), stations))
+        list(pool.map(lambda station: station.program.close(), stations))

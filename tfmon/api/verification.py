@@ -1,44 +1,140 @@
-"""Measures the claims of scenarios."""
+"""Measures the claims of scenarios, with a race for each."""
 
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 from tfmon import units
-from tfmon.api.options import Purpose, RaceOptions
+from tfmon.analysis.intervals import Looks
+from tfmon.analysis.statistics import compare, pairs_of
+from tfmon.api.options import FRESH_FROM_S, RaceOptions
+from tfmon.api.program import Program
 from tfmon.api.run_base import run_until_over
-from tfmon.api.sweep_program import ProgramStation, StationsRun
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
-from tfmon.model.events import Event
+from tfmon.lanes.plan import RacePlan
 from tfmon.model.race import Claim, ClaimResult, judge
-from tfmon.model.series import Attempt
-from tfmon.series.claims import ClaimPolicy
-from tfmon.series.engine import RefusedError, Series
+from tfmon.model.readings import SPENDING, Estimate
 
-START_PATIENCE_S = 180.0
+NARROW = 0.1
+"""Half width, as a share of the ratio, at which a decided race ends early."""
+LONGEST_S, SHORTEST_S = 12.0, 6.0
+ALL_S = 540.0
+"""For all claims; the rest of 10 minutes is for slow starts."""
+START_S = 6.0
+"""Time of a race before its start signal, to load TensorFlow twice."""
 
 
 def verify_claims(
     infos: Sequence[ScenarioInfo], python: Path, seconds: float | None = None
 ) -> tuple[list[ClaimResult], str]:
-    """Return the results and the interruption. Thread: the main thread."""
-    claims = [(info, claim) for info in infos for claim in info.claims]
-    raced = [(info, claim) for info, claim in claims if not _unraced(info, claim)]
-    policy = ClaimPolicy([claim for _, claim in raced], seconds)
-    run = _ClaimsRun(policy, _ClaimStation(raced, python, policy))
+    """Return the results and the interruption. Thread: the main thread.
+
+    Args:
+        infos: The scenarios.
+        python: The interpreter that trains.
+        seconds: The length of each race. `None`: 10 minutes for all.
+    """
+    run = _ClaimsProgram([(info, claim) for info in infos for claim in info.claims], python, seconds)
     interrupted = run_until_over(run)
-    results = []
-    attempts = iter(run.series.state.attempts)
-    for info, claim in claims:
-        result = _unraced(info, claim) or _result(info, claim, next(attempts))
-        if result is None:
-            break
-        results.append(result)
-    return results, interrupted
+    return run.results, interrupted
+
+
+class _ClaimsProgram(Program):
+    """The races of claims, one after the other."""
+
+    def __init__(self, claims: list[tuple[ScenarioInfo, Claim]], python: Path, seconds: float | None) -> None:
+        super().__init__(RaceOptions(python=python))
+        self.results: list[ClaimResult] = []
+        self._claims, self._seconds = claims, seconds
+        self._since_s = self._began_s = time.monotonic()
+        self._length_s = LONGEST_S
+        self._starts_s: list[float] = []
+        self._measures = False
+
+    def begin(self, plan: RacePlan | None = None) -> None:
+        """Begin the race of the next claim, if any."""
+        while len(self.results) < len(self._claims):
+            info, claim = self._claims[len(self.results)]
+            result = _unraced(info, claim)
+            try:
+                if result is None:
+                    super().begin(self._planned(info, claim))
+                    self._measures = True
+                    return
+            except TfmonError as error:
+                result = ClaimResult(info.name, claim, "not testable here", reason=error.message)
+            self.results.append(result)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait; return whether every claim has a result."""
+        over = super().join(timeout_s)
+        if self._measures and (result := self._result(over=over)) is not None:
+            self.results.append(result)
+            self._measures = False
+            self._starts_s.append(time.monotonic() - self._began_s - self._elapsed_s)
+            self.lanes.finish()
+        if over and not self._measures:
+            self.begin()
+        return len(self.results) == len(self._claims)
+
+    def line(self) -> str:
+        """Return the claim and the remaining time."""
+        info, claim = self._claims[min(len(self.results), len(self._claims) - 1)]
+        left = self._left()
+        left_s = left * (self._start_s + self._length_s)
+        raced = sum(_unraced(*claim) is None for claim in self._claims)
+        return f"{raced - left + 1} of {raced}  {info.name}: {claim.id}   about {units.clock(left_s)} left"
+
+    def _planned(self, info: ScenarioInfo, claim: Claim) -> RacePlan:
+        self._began_s = time.monotonic()
+        left_s = ALL_S - (self._began_s - self._since_s)
+        self._length_s = self._seconds or claim.seconds or length_of(left_s, self._left(), self._start_s)
+        fresh = self._length_s >= FRESH_FROM_S
+        lanes = (claim.first, claim.second)
+        return self.plan(info, replace(self._options, lanes=lanes, seconds=self._length_s, fresh=fresh))
+
+    def _left(self) -> int:
+        return sum(_unraced(*claim) is None for claim in self._claims[len(self.results) :])
+
+    @property
+    def _start_s(self) -> float:
+        """The mean time of a race before its start signal."""
+        return fmean(self._starts_s) if self._starts_s else START_S
+
+    @property
+    def _elapsed_s(self) -> float:
+        snapshot = self.session.snapshot()
+        started_ns = snapshot.race.started_ns
+        return 0.0 if started_ns is None else (snapshot.at_ns - started_ns) / 1e9
+
+    def _result(self, *, over: bool) -> ClaimResult | None:
+        """Return the result, or `None` if the race must go on."""
+        info, claim = self._claims[len(self.results)]
+        failed = next((lane for lane in self.session.snapshot().lanes if lane.over and lane.trouble), None)
+        if failed is not None and failed.trouble is not None:
+            reason = f"{failed.title} failed: {failed.trouble.message}"
+            return ClaimResult(info.name, claim, "not testable here", reason=reason)
+        ratio = self._ratio()
+        if ratio is None:
+            reason = "too few slices were measured; a longer --seconds may do"
+            return ClaimResult(info.name, claim, "not testable here", reason=reason) if over else None
+        outcome = judge(claim, ratio)
+        decided = outcome != "too close to call" and ratio.half_width <= NARROW
+        return ClaimResult(info.name, claim, outcome, ratio, claim.corrected) if over or decided else None
+
+    def _ratio(self) -> Estimate | None:
+        """Return the ratio so far. The race may end before its length."""
+        snapshot = self.session.snapshot()
+        first, second = snapshot.lanes
+        result = compare(pairs_of(first.slices, second.slices), snapshot.race.between)
+        share = min(1.0, self._elapsed_s / self._length_s)
+        return result.estimate(Looks(SPENDING, share)) if result is not None else None
 
 
 def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
@@ -49,54 +145,6 @@ def _unraced(info: ScenarioInfo, claim: Claim) -> ClaimResult | None:
     return None
 
 
-def _result(info: ScenarioInfo, claim: Claim, attempt: Attempt) -> ClaimResult | None:
-    if attempt.refused:
-        return ClaimResult(info.name, claim, "not testable here", reason=attempt.refused)
-    if attempt.gain is None:
-        return None
-    return ClaimResult(info.name, claim, judge(claim, attempt.gain), attempt.gain, claim.corrected)
-
-
-class _ClaimStation(ProgramStation):
-    def __init__(self, claims: Sequence[tuple[ScenarioInfo, Claim]], python: Path, policy: ClaimPolicy) -> None:
-        super().__init__(RaceOptions(python=python), Purpose(watched=False))
-        self.claims, self.policy = claims, policy
-
-    def begin(self, attempt: Attempt) -> tuple[str, str]:
-        info, claim = self.claims[attempt.number]
-        try:
-            plan = self.program.plan(info, replace(self.options, lanes=(claim.first, claim.second)))
-        except TfmonError as error:
-            raise RefusedError(error.message) from error
-        self.policy.between = plan.race.between
-        first, second = self.race(plan)
-        return second, first
-
-    @property
-    def patience_s(self) -> float:
-        return START_PATIENCE_S + self.policy.length_s
-
-    def time_out(self) -> None:
-        raise RefusedError("too few slices were measured; a longer --seconds may do")
-
-    def over(self, event: Event) -> None:
-        lane = self.lane(event.lane)
-        if lane.trouble is not None:
-            raise RefusedError(f"{lane.title} failed: {lane.trouble.message}")
-        super().over(event)
-
-
-class _ClaimsRun(StationsRun):
-    series: Series
-
-    def __init__(self, policy: ClaimPolicy, station: _ClaimStation) -> None:
-        self._policy, self._station, self.session = policy, station, station.session
-        self.stations = [station]
-        self.series = Series(policy.begin(), policy, self.stations, lambda step: None)
-
-    def line(self) -> str:
-        state = self.series.state
-        number = next(iter(state.running), 0)
-        info, claim = self._station.claims[number]
-        left = units.clock(self._policy.left_s(state))
-        return f"{number + 1} of {len(state.attempts)}  {info.name}: {claim.id}   about {left} left"
+def length_of(left_s: float, races: int, start_s: float) -> float:
+    """Return the length of a race, so that all fit into `left_s`."""
+    return min(LONGEST_S, max(SHORTEST_S, left_s / max(1, races) - start_s))

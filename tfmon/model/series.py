@@ -10,7 +10,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec, devices_of, step_batch
 
-CROSSOVER, TUNING, SWEEP, CLAIMS = "crossover", "tuning", "sweep", "claims"
+CROSSOVER, TUNING, SWEEP = "crossover", "tuning", "sweep"
 KEPT, REVERTED, REFUSED, UNDONE, STOPPED = "kept", "reverted", "refused", "undone", "stopped"
 MOST_DEATHS = 3
 LATEST_VISITS = 40

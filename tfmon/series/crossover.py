@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tfmon.analysis.crossover_curve import Curve, curve_of, next_value
-from tfmon.model.events import Event, RaceBegan
+from tfmon.analysis.statistics import pairs_of
 from tfmon.model.knobs import Settings
 from tfmon.model.ports import Controls
 from tfmon.model.race import TURNS
-from tfmon.model.series import Attempt, Figures, Pair, SeriesState
+from tfmon.model.series import Attempt, Pair, SeriesState
 from tfmon.model.session import Session, Snapshot
-from tfmon.series.engine import Policy, RaceStation, StoppedError
+from tfmon.model.windows import SliceSpeed
+from tfmon.series.engine import Policy, RefusedError, StoppedError
 from tfmon.series.lanes import LanesStation
 
 
@@ -50,7 +50,7 @@ class CrossoverPolicy(Policy):
             raise StoppedError from None
 
 
-class CrossoverStation(LanesStation, RaceStation):
+class CrossoverStation(LanesStation):
     """Two lanes that continue to train while a value is set."""
 
     def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
@@ -66,16 +66,6 @@ class CrossoverStation(LanesStation, RaceStation):
         self._before = super().open()
         return self._before
 
-    def begin(self, attempt: Attempt) -> tuple[str, str]:
-        """Set a value in both lanes; raises RefusedError."""
-        for knob, value in attempt.settings.items():
-            self.set_knob(self.lanes, knob, value)
-        first, second = self.lanes
-        return second, first
-
-    def end(self) -> None:
-        """Keep the lanes."""
-
     def restore(self) -> None:
         """Restore the values and the mode."""
         for name, settings in zip(self.lanes, self._before, strict=False):
@@ -84,23 +74,32 @@ class CrossoverStation(LanesStation, RaceStation):
         if self._mode != TURNS:
             self.controls.set_mode(self._mode)
 
-    def hear(self, event: Event) -> None:
-        """End the series if another race begins."""
-        if isinstance(event, RaceBegan):
-            self.stop("another race was started")
-        super().hear(event)
+    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
+        """Set a value in both lanes, and add a pair for each round."""
+        value = attempt.settings[self._knob]
+        self.set_knob(self.lanes, self._knob, value)
+        latest = max((part.round for name in self.lanes for part in self.lane(name).slices), default=0)
+        before_ns = 0
 
-    def pair(self, number: int, attempt: Attempt) -> Pair | None:
-        """Return the pair of a round with two whole slices."""
-        lanes = [self.lane(name) for name in self._racing]
-        whole = (any(part.round == number and part.load is not None for part in lane.slices) for lane in lanes)
-        pair = super().pair(number, attempt) if all(whole) else None
-        return pair and replace(pair, visit=lanes[1].process.number)
+        def rounds() -> list[tuple[SliceSpeed, SliceSpeed]]:
+            first, second = map(self.lane, self.lanes)
+            whole = {part.round: part for part in second.slices if part.load is not None}
+            slices = [part for part in first.slices if part.load is not None and part.round > latest]
+            return [(part, whole[part.round]) for part in slices if part.round in whole]
 
-    def over(self, event: Event) -> None:
-        """Raise RefusedError, or StoppedError for a user's command."""
-        self.check(event.lane)
+        def measured() -> bool:
+            for name in self.lanes:
+                self.check(name)
+                if (now := self.lane(name).settings.get(self._knob)) != value:
+                    raise RefusedError(f"{self._knob}={now} stays")
+            return bool(rounds())
 
-    def figures(self, attempt: Attempt) -> Figures | None:
-        """Return `None`: the lanes have the readings."""
-        return None
+        while True:
+            self.wait(measured, "no round was measured")
+            first, second = rounds()[0]
+            latest, at_ns = first.round, max(first.at_ns, second.at_ns)
+            took_s = (at_ns - (before_ns or min(first.at_ns, second.at_ns))) / 1e9
+            before_ns = at_ns
+            for pair in pairs_of([first], [second]):
+                if not add(pair, took_s):
+                    return

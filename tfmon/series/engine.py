@@ -312,7 +312,7 @@ class RaceStation(Station):
             self._events.get()
         if self._stop_reason is not None:
             raise StoppedError(self._stop_reason)
-        forget = self.session.listen(self.hear)
+        forget = self.session.listen(self._hear)
         try:
             self._racing = self.begin(attempt)
             try:
@@ -321,24 +321,12 @@ class RaceStation(Station):
             except StoppedError:
                 if not self._measured:
                     raise
-            return self.figures(attempt)
+            return self._figures(attempt)
         finally:
             forget()
             self.end()
 
-    @property
-    def patience_s(self) -> float:
-        """Longest time without a pair."""
-        return PATIENCE_S
-
-    def time_out(self) -> None:
-        """Raise the error that explains why no pair was measured in time."""
-        hung = [name for name in self._racing if self.lane(name).heartbeat.stalled_since_ns is not None]
-        if self._racing[0] in hung:
-            raise PlaceError("the baseline hangs")
-        raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s")
-
-    def hear(self, event: Event) -> None:
+    def _hear(self, event: Event) -> None:
         """Wake the worker at the end of a round or a lane."""
         if isinstance(event, SliceEnded):
             self._since_s = self._since_s or time.monotonic()
@@ -349,13 +337,15 @@ class RaceStation(Station):
 
     def _next_pair(self, attempt: Attempt) -> tuple[Pair, float]:
         """Wait for the next pair; return also the seconds of its round."""
-        patient_until_s = time.monotonic() + self.patience_s
+        patient_until_s = time.monotonic() + PATIENCE_S
         while True:
             try:
                 event = self._events.get(timeout=max(0.0, patient_until_s - time.monotonic()))
             except queue.Empty:
-                self.time_out()
-                continue
+                hung = [name for name in self._racing if self._lane(name).heartbeat.stalled_since_ns is not None]
+                if self._racing[0] in hung:
+                    raise PlaceError("the baseline hangs") from None
+                raise DiedError("it hangs" if hung else f"nothing was measured for {PATIENCE_S:.0f} s") from None
             if event is None:
                 raise StoppedError(self._stop_reason)
             if event.lane not in self._racing:
@@ -363,16 +353,16 @@ class RaceStation(Station):
             if isinstance(event, LaneStalled):
                 patient_until_s = min(patient_until_s, time.monotonic() + HANGS_S)
             elif not isinstance(event, SliceEnded):
-                self.over(event)
-            elif (pair := self.pair(event.round, attempt)) is not None:
+                self._raise_end(event)
+            elif (pair := self._pair(event.round, attempt)) is not None:
                 now_s = time.monotonic()
                 took_s, self._since_s = now_s - self._since_s, now_s
                 self._measured = True
                 return pair, took_s
 
-    def pair(self, number: int, attempt: Attempt) -> Pair | None:
+    def _pair(self, number: int, attempt: Attempt) -> Pair | None:
         """Return the pair of a round, or `None` without a steady window."""
-        base, changed = map(self.lane, self._racing)
+        base, changed = map(self._lane, self._racing)
         self._check_settings(changed, attempt)
         of_round = ([part for part in lane.slices if part.round == number] for lane in (changed, base))
         return next((replace(pair, visit=0) for pair in pairs_of(*of_round)), None)
@@ -388,9 +378,9 @@ class RaceStation(Station):
                 there = f"it has no knob {knob}" if now is None else f"{knob}={now} stays"
                 raise RefusedError(lane.changes.refused or there)
 
-    def over(self, event: Event) -> None:
+    def _raise_end(self, event: Event) -> None:
         """Raise the error of an ended lane, or StoppedError if something was measured."""
-        lane, baseline = self.lane(event.lane), event.lane == self._racing[0]
+        lane, baseline = self._lane(event.lane), event.lane == self._racing[0]
         message, kind = (lane.trouble.message, lane.trouble.kind) if lane.trouble is not None else ("", "")
         if not message and self._measured:
             raise StoppedError
@@ -401,7 +391,7 @@ class RaceStation(Station):
             raise PlaceError(f"the baseline: {message}" if baseline else message, kind)
         raise RefusedError(message) if isinstance(event, LaneFailed) else DiedError(message)
 
-    def figures(self, attempt: Attempt) -> Figures | None:
+    def _figures(self, attempt: Attempt) -> Figures:
         """Return the other readings."""
         snapshot = self.session.snapshot()
         base, lane = (snapshot.lane(name) for name in self._racing)
@@ -420,6 +410,5 @@ class RaceStation(Station):
             baseline={knob: base.settings[knob] for knob in attempt.settings if knob in base.settings},
         )
 
-    def lane(self, name: str) -> LaneState:
-        """Return a lane's state."""
+    def _lane(self, name: str) -> LaneState:
         return self.session.snapshot().lane(name)
