@@ -94,15 +94,14 @@ def test_hunks_are_found_at_other_lines_and_paths_may_begin_at_the_repository(fo
     [
         ("hello\n", "not a unified diff"),
         ("", "not a unified diff"),
-        (PATCH.replace("line 4", "line 5"), "train.py has other lines at line 2"),
+        (PATCH.replace("line 4", "line 5"), "patch failed: train.py:2"),
         (PATCH.replace("train.py", "absent.py"), "absent.py: No such file"),
         (PATCH.replace("train.py", "../../outside.py"), "outside of"),
         (PATCH.replace("a/train.py", "/etc/passwd").replace("b/train.py", "/etc/passwd"), "outside of"),
-        (PATCH.replace("-line 3\n+line three\n+line 3.5\n", "-line 3\n"), "is cut off"),
-        (PATCH.replace("-line 3\n+line three\n+line 3.5\n", " line 3\n").replace("2,4", "2,3"), "changes no file"),
-        ("@@ -1 +1 @@\n-a\n+b\n", "names no file"),
-        ("diff --git a/x b/x\nGIT binary patch\nliteral 3\n", "binary"),
-        ("--- /dev/null\n+++ b/train.py\n@@ -0,0 +1 @@\n+x\n", "exists already"),
+        (PATCH.replace("-line 3\n+line three\n+line 3.5\n", "-line 3\n"), "corrupt patch"),
+        (PATCH.replace("-line 3\n+line three\n+line 3.5\n", " line 3\n").replace("2,4", "2,3"), "corrupt patch"),
+        ("@@ -1 +1 @@\n-a\n+b\n", "not a unified diff"),
+        ("--- /dev/null\n+++ b/train.py\n@@ -0,0 +1 @@\n+x\n", "already exists"),
     ],
 )  # fmt: skip
 def test_a_patch_that_does_not_apply_says_why_in_a_line(folder, patch, why):

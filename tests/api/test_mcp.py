@@ -114,7 +114,7 @@ def test_an_agent_tries_a_patch(session, folder):
     assert tried["answer"] in ("keep", "not known yet"), tried
     assert tried["steps"] == [300, 300]
     assert result["run"] == tried["run"]
-    assert refused["text"].startswith("refuse: the patch does not apply: train.py has other lines at line 4")
+    assert refused["text"].startswith("refuse: the patch does not apply: patch failed: train.py:")
     assert outside.is_error
     assert "outside of" in outside.content[0].text
     assert (folder / "train.py").read_text() == SCRIPT
