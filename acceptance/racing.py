@@ -16,7 +16,7 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.program import Program
 from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.lane_events import RACING, KnobApplied, KnobRefused
 from tfmon.model.lane_state import LaneState

@@ -31,7 +31,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import READY, PhaseEntered, Window
 from tfmon.model.race import CONCURRENT
 from tfmon.model.session import Session, Snapshot

@@ -45,7 +45,7 @@ from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.start_program import Wire
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.race import TURNS, Machine
 from tfmon.model.requests import Pause

@@ -36,7 +36,7 @@ from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.api.options import RaceOptions
 from tfmon.catalog import command_scenario
 from tfmon.lanes.scheduler import Scheduler
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import SLICE_START, PhaseEntered, SliceEnded
 from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.requests import Request, RunSlice

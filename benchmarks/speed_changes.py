@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from tfmon.analysis.speed_changes import changes_of
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.histogram import BINS_PER_OCTAVE
 from tfmon.model.lane_events import Window
 from tfmon.model.lane_state import LaneState

@@ -22,7 +22,7 @@ from tfmon.analysis.series_tables import sweep_table
 from tfmon.analysis.sweep_ranking import rank
 from tfmon.api.run_base import YOUNG_OBJECTS
 from tfmon.model.codec import encode, parse, read
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import Window
 from tfmon.model.race import Machine
 from tfmon.model.series import SeriesStep

@@ -25,7 +25,8 @@ from tfmon.api import sweep_program
 from tfmon.api.options import SweepOptions
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.events import ClockStarted, Event
+from tfmon.model.event_base import Event
+from tfmon.model.events import ClockStarted
 from tfmon.model.lane_events import BUILDING, READY, PhaseEntered, SliceEnded
 from tfmon.model.session import Session
 

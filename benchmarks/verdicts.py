@@ -31,7 +31,7 @@ from common import keep_row, kept_rows, options_of, program_of
 from tfmon.analysis.verdict import SAME, Verdict, find_verdict
 from tfmon.api.options import FRESH_FROM_S, RaceOptions
 from tfmon.catalog import find_scenario
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import SliceEnded
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind

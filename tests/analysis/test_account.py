@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tfmon.analysis.run_account import UNSCOPED, account_lines, account_of, kind_of_operation
-from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, SUSPENDED, Accounted, TimePart
+from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, SUSPENDED, TimePart
 from tfmon.model.events import LaneEnded
+from tfmon.model.lane_events import Accounted
 from tfmon.model.lane_state import LaneEnd, LaneState, ProcessInfo
 from tfmon.model.spec import LaneSpec
 

@@ -9,9 +9,9 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.history import change_row
 from tfmon.analysis.summarise import summarise
 from tfmon.model.knobs import show
+from tfmon.model.lane_events import StepDescribed
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import Estimate
-from tfmon.model.script_events import StepDescribed
 from tfmon.model.spec import LaneSpec
 from tfmon.ui.render.verdict_rows import verdict_lines
 from tfmon.ui.source import Display

@@ -9,8 +9,8 @@ from support.events import SECOND, lane
 from tfmon.analysis.cause_kinds import KINDS, SUPPOSED
 from tfmon.analysis.causes import causes_of
 from tfmon.model.knobs import STEPS_PER_EXECUTION
+from tfmon.model.lane_events import MOST_CAUSES, CauseSeen
 from tfmon.model.race import Machine, Race
-from tfmon.model.script_events import MOST_CAUSES, CauseSeen
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec
 

@@ -21,10 +21,9 @@ from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import BadLine
 from tfmon.model.histogram import count
 from tfmon.model.host_states import HostState
-from tfmon.model.lane_events import RACING
+from tfmon.model.lane_events import RACING, CauseSeen, Progressed, StackReported
 from tfmon.model.lane_state import DONE, MOST_POINTS, LaneState, LossCurve, ScriptFacts, Totals
 from tfmon.model.race import Race
-from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.windows import Measurements, WindowSums

@@ -10,9 +10,7 @@ from analysis.test_bottleneck import CASES
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of, code_to_keep, setting_text
 from tfmon.model.knobs import Knob
-from tfmon.model.lane_state import ProcessInfo, ScriptFacts
-from tfmon.model.race import Race
-from tfmon.model.script_events import (
+from tfmon.model.lane_events import (
     CACHE,
     COMPILES,
     DATASET,
@@ -24,6 +22,8 @@ from tfmon.model.script_events import (
     CauseSeen,
     Progressed,
 )
+from tfmon.model.lane_state import ProcessInfo, ScriptFacts
+from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
 from tfmon.reports.race_report import to_text
 

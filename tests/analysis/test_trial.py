@@ -19,7 +19,8 @@ from tfmon.analysis.trial_answer import (
     judge_trial,
     loss_difference,
 )
-from tfmon.model.account import BEFORE, STEPS, Accounted, TimePart
+from tfmon.model.account import BEFORE, STEPS, TimePart
+from tfmon.model.lane_events import Accounted
 from tfmon.model.lane_state import DONE, FAILED, LaneState, LossCurve, Totals, Trouble
 from tfmon.model.spec import LaneSpec
 

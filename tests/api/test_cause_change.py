@@ -10,7 +10,7 @@ from tfmon.analysis.causes import Cause
 from tfmon.api import cause_change
 from tfmon.api.cause_change import edited
 from tfmon.errors import TfmonError, UsageError
-from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
+from tfmon.model.lane_events import FITS, MOVABLE, SHUFFLED
 
 KEPT = Path(__file__).parents[1] / "contract" / "kept" / "failed.jsonl.gz"
 TF = "import tensorflow as tf\n"

@@ -3,7 +3,7 @@
 import itertools
 import json
 from dataclasses import fields, replace
-from typing import get_args, get_type_hints
+from typing import get_type_hints
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,8 @@ from support.ui import Demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.model.codec import CodecError, decode_event, plain
-from tfmon.model.lane_events import PROTOCOL, FromLane, Profiled, Window
+from tfmon.model.event_base import LaneEvent, kinds
+from tfmon.model.lane_events import PROTOCOL, Profiled, Window
 from tfmon.model.lane_state import PHASES
 from tfmon.model.profile import Profile
 from tfmon.reports.profile_report import to_text as profile_text
@@ -56,7 +57,7 @@ NEARLY_RIGHT = st.tuples(lines_of(Window), st.sets(st.sampled_from(sorted(WINDOW
 LINES = st.lists(
     st.tuples(
         st.sampled_from(["cpu", "gpu:0"]),
-        st.one_of(NEARLY_RIGHT.map(str.encode), *map(lines_of, get_args(FromLane))),
+        st.one_of(NEARLY_RIGHT.map(str.encode), *map(lines_of, kinds(LaneEvent))),
     ),
     max_size=30,
 )

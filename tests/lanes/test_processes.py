@@ -30,7 +30,8 @@ from tfmon.lanes.pipes import (
     TELL_EVERY_NS,
     ChildOutput,
 )
-from tfmon.model.events import Event, LaneEnded, LanePrinted
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded, LanePrinted
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.requests import Run, Stop
 

@@ -16,10 +16,19 @@ from tfmon.lanes.watchdog import (
     time_asleep_ns,
 )
 from tfmon.model.events import KnobRequested
-from tfmon.model.lane_events import BUILDING, IMPORTING, PAUSED, RACING, READY, STARTING, TRACING, WARMING_UP
+from tfmon.model.lane_events import (
+    BUILDING,
+    IMPORTING,
+    PAUSED,
+    RACING,
+    READY,
+    STARTING,
+    TRACING,
+    WARMING_UP,
+    Progressed,
+)
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, PHASES, Changes, Heartbeat, LaneState, ScriptFacts
 from tfmon.model.race import CONCURRENT, TURNS, Race
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.model.windows import LaneWindow

@@ -6,9 +6,8 @@ from support.events import MS, SECOND, advance, gpu_sample, lane, phase, request
 from tfmon.model.events import LaneStalled, LaneStarted, Suspended
 from tfmon.model.histogram import add, quantile_ns
 from tfmon.model.lane import Lane
-from tfmon.model.lane_events import IN_A_STEP, SLICE_START, SUSPENDED, SliceEnded
+from tfmon.model.lane_events import IN_A_STEP, SLICE_START, SUSPENDED, SliceEnded, StackReported
 from tfmon.model.readings import Missing
-from tfmon.model.script_events import StackReported
 from tfmon.model.windows import MOST_OLD, OLD_SHARE, RECENT_NS, LaneWindow, Measurements, shortened
 
 

@@ -13,11 +13,10 @@ from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.model.events import BadLine, HostConnecting, Interrupted, LinkMeasured
 from tfmon.model.gpu_samples import ClockReason, GpuSample
 from tfmon.model.host_states import GPU_THROTTLED, SWAPPING, THROTTLED, host_disturbances
-from tfmon.model.lane_events import RACING, STARTING, PhaseEntered
+from tfmon.model.lane_events import RACING, STARTING, KnobOffered, PhaseEntered
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS, Machine, Race
 from tfmon.model.readings import HostSample
-from tfmon.model.script_events import KnobOffered
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 

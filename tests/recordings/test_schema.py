@@ -13,7 +13,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.result import RaceResult
 from tfmon.analysis.summarise import summarise
 from tfmon.model import codec
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event, kinds
 from tfmon.model.header import JSON_SCHEMA, SCHEMA, Header
 from tfmon.recordings.header_lines import Closed, Known
 
@@ -42,7 +42,7 @@ def fields_of(*kinds: type) -> dict[str, dict[str, str]]:
 
 
 FILES = [
-    (FOLDER / "schema.json", SCHEMA, [*classes_in(Event), Header, Known, Closed]),
+    (FOLDER / "schema.json", SCHEMA, [*kinds(Event), Header, Known, Closed]),
     (FOLDER / "json_schema.json", JSON_SCHEMA, [RaceResult]),
 ]
 """The kept fields of every recorded type and of every type in a JSON result, by the schema they belong to."""

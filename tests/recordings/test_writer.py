@@ -11,9 +11,8 @@ from support import long_race
 
 from tfmon.model import windows
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import Progressed, Window
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session
 from tfmon.recordings import library, writer
 from tfmon.recordings.header_lines import RecordingError

@@ -10,12 +10,12 @@ from support.results import to_json
 from support.ui import Demo
 
 from tfmon.analysis.analysis import analyse
-from tfmon.model.events import Event, LaneEnded, RecordingChanged
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded, RecordingChanged
 from tfmon.model.knobs import COMMON
-from tfmon.model.lane_events import RACING
+from tfmon.model.lane_events import RACING, NotMeasured, Progressed
 from tfmon.model.race import TURNS, Machine, Race, RecordingState
 from tfmon.model.readings import Missing, TreeSample
-from tfmon.model.script_events import NotMeasured, Progressed
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.reports.race_report import to_text

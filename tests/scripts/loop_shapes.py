@@ -26,7 +26,7 @@ from tfmon.hooks.script_process import process
 from tfmon.hooks.step_machine import StepMachine
 from tfmon.hooks.tf_feed import the_feed
 from tfmon.hooks.update_rounds import NO_ROUNDS
-from tfmon.model.script_events import StepDescribed
+from tfmon.model.lane_events import StepDescribed
 
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2

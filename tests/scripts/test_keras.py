@@ -18,11 +18,10 @@ from tfmon.analysis.causes import causes_of
 from tfmon.analysis.run_account import account_of
 from tfmon.model import account as groups
 from tfmon.model import lane_events
-from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Window
+from tfmon.model.lane_events import Built, KnobApplied, KnobRefused, Profiled, Progressed, Window
 from tfmon.model.lane_state import DONE
 from tfmon.model.readings import Missing
 from tfmon.model.requests import TakeProfile
-from tfmon.model.script_events import Progressed
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer]
 

@@ -16,11 +16,10 @@ from tfmon.analysis.analysis import analyse
 from tfmon.hooks.meter import NO_TENSORFLOW
 from tfmon.hooks.script_lane import OTHER_THREADS
 from tfmon.model import lane_events
-from tfmon.model.lane_events import PAUSED, RACING, READY, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_events import PAUSED, RACING, READY, KnobOffered, PhaseEntered, SliceEnded, Window
 from tfmon.model.lane_state import DONE, FAILED
 from tfmon.model.race import TURNS
 from tfmon.model.requests import RunSlice, TakeProfile
-from tfmon.model.script_events import KnobOffered
 
 pytestmark = pytest.mark.process
 

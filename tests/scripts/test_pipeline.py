@@ -8,8 +8,7 @@ import pytest
 from support.processes import run_python
 
 from tfmon.model.events import LanePrinted
-from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
-from tfmon.model.script_events import KnobOffered
+from tfmon.model.lane_events import KnobApplied, KnobOffered, KnobRefused, Window
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.trainer, pytest.mark.slow]
 

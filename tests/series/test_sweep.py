@@ -9,7 +9,8 @@ from support.waiting import wait_for
 from tfmon.analysis.series_tables import answer
 from tfmon.analysis.sweep_ranking import BASELINE, BEATEN, FAILED, LIMIT, MEASURED, OPEN, REFUSED, rank
 from tfmon.model.codec import encode, parse, read
-from tfmon.model.events import Event, SeriesAdvanced
+from tfmon.model.event_base import Event
+from tfmon.model.events import SeriesAdvanced
 from tfmon.model.race import Machine
 from tfmon.model.series import PairMeasured, state_after
 from tfmon.model.session import Session

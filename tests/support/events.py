@@ -2,7 +2,8 @@
 
 from dataclasses import fields, is_dataclass, replace
 
-from tfmon.model.events import Event, KnobRequested, LaneEnded, LaneStarted
+from tfmon.model.event_base import Event
+from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.gpu_samples import GpuLoad, GpuMemory, GpuPower, GpuSample
 from tfmon.model.lane import Lane
 from tfmon.model.lane_events import PhaseEntered, Window

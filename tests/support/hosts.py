@@ -21,7 +21,8 @@ from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.remote_host import Host
-from tfmon.model.events import Event, HostLost, LinkMeasured
+from tfmon.model.event_base import Event
+from tfmon.model.events import HostLost, LinkMeasured
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.race import Race
 from tfmon.model.spec import LaneSpec

@@ -13,7 +13,8 @@ from tfmon.lanes import end_processes
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.plan import LanePlan, RacePlan
-from tfmon.model.events import BadLine, Event, LaneEnded, LanePrinted
+from tfmon.model.event_base import Event
+from tfmon.model.events import BadLine, LaneEnded, LanePrinted
 from tfmon.model.knobs import COMMON, Knob
 from tfmon.model.lane_events import Hello, PhaseEntered
 from tfmon.model.race import CONCURRENT, Machine, Race

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from support.events import phase, window
 from support.ui import CPU_MACHINE
-from tfmon.model.events import ClockStarted, Event, LaneEnded, LanePrinted, LaneStarted
-from tfmon.model.lane_events import Hello, KnobApplied
+from tfmon.model.event_base import Event
+from tfmon.model.events import ClockStarted, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.lane_events import Hello, KnobApplied, Progressed
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import library

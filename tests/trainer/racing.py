@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import LanePlan, RacePlan, lane_environment
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.knobs import BATCH_SCOPE, COMMON, KnobValue
 from tfmon.model.lane_events import PhaseEntered
 from tfmon.model.lane_state import LaneState

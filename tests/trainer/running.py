@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 from support.waiting import PATIENCE_S, wait_for
 
+from tfmon.model.event_base import LaneEvent
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import READY, Finished, FromLane, PhaseEntered, Window
+from tfmon.model.lane_events import READY, Finished, PhaseEntered, Window
 from tfmon.model.requests import Assign, Request, Run, Stop
 from tfmon.trainer import Scenario
 from tfmon.trainer.batch_feed import Pipelines
@@ -31,10 +32,10 @@ class FakeReporter:
     """Keeps every event in its order."""
 
     def __init__(self) -> None:
-        self._events: list[FromLane] = []
+        self._events: list[LaneEvent] = []
         self.change = threading.Condition(threading.RLock())
 
-    def send(self, event: FromLane) -> None:
+    def send(self, event: LaneEvent) -> None:
         with self.change:
             self._events.append(event)
             self.change.notify_all()

@@ -8,12 +8,11 @@ from support.ui import GPU_MACHINE, SECOND, Demo, racing_demo
 
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import TfmonError
-from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, Accounted, TimePart
+from tfmon.model.account import BEFORE, INTERPRETER, START, STEPS, TimePart
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.gpu_samples import ClockReason, SlowReading
-from tfmon.model.lane_events import Hello
+from tfmon.model.lane_events import Accounted, CauseSeen, Hello, NotMeasured, StackReported
 from tfmon.model.readings import HostSample, Missing
-from tfmon.model.script_events import CauseSeen, NotMeasured, StackReported
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race_report import to_text
 from tfmon.ui.render import lifecycle

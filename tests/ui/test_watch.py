@@ -6,9 +6,9 @@ import pytest
 from support.ui import CPU_MACHINE, SECOND, Demo
 
 from tfmon.analysis.shares import wall_parts
-from tfmon.model.account import BETWEEN, INPUT, START, STEPS, SUSPENDED, VALIDATION, Accounted, TimePart
+from tfmon.model.account import BETWEEN, INPUT, START, STEPS, SUSPENDED, VALIDATION, TimePart
 from tfmon.model.events import LaneStarted
-from tfmon.model.script_events import CauseSeen, Progressed
+from tfmon.model.lane_events import Accounted, CauseSeen, Progressed
 from tfmon.model.spec import LaneSpec
 
 from .pilot import frame, text

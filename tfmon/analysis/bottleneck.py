@@ -21,12 +21,12 @@ from tfmon.model.account import OUTSIDE
 from tfmon.model.gpu_others import holders, process_text
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
 from tfmon.model.host_states import own_pids
+from tfmon.model.lane_events import EAGER
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_use import GpuUse
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.race import CONCURRENT
 from tfmon.model.readings import Missing, known
-from tfmon.model.script_events import EAGER
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import Mean
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from tfmon.model.knobs import BATCH_SIZE, VARIANT, KnobValue
-from tfmon.model.script_events import (
+from tfmon.model.lane_events import (
     BATCH,
     CACHE,
     COMPILES,

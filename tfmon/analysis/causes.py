@@ -24,9 +24,9 @@ from tfmon.model.knobs import (
     short_name,
     show,
 )
+from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import known
-from tfmon.model.script_events import CauseSeen
 from tfmon.model.spec import obstacle
 
 SMALL_BATCH = 32

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares
 from tfmon.analysis.run_account import account_of
 from tfmon.model.account import BEFORE, BETWEEN, CALLBACKS, INPUT, SAVING, START, STEPS, SUSPENDED, VALIDATION
+from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading, known
-from tfmon.model.script_events import CauseSeen
 from tfmon.model.windows import WindowSums
 
 ASYNCHRONOUS = 0.25

@@ -18,7 +18,7 @@ from tfmon.analysis.cause_kinds import KINDS, NOT
 from tfmon.analysis.causes import Cause
 from tfmon.api.change import AS_IS, Change
 from tfmon.errors import UsageError
-from tfmon.model.script_events import FITS, MOVABLE, SHUFFLED
+from tfmon.model.lane_events import FITS, MOVABLE, SHUFFLED
 from tfmon.recordings import library
 from tfmon.recordings.results import read_recorded
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.events import Event, LaneEnded
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.profile import NOT_COUNTED, CpuCounters, Profile
 from tfmon.model.race import interleaved

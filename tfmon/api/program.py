@@ -35,7 +35,8 @@ from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import Watchdog
 from tfmon.model.control_messages import Command
-from tfmon.model.events import Event, Interrupted, RaceBegan
+from tfmon.model.event_base import Event
+from tfmon.model.events import Interrupted, RaceBegan
 from tfmon.model.folder_views import describe
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header

@@ -19,11 +19,11 @@ from tfmon.api.run_base import run_until_over, say
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.folder_views import COPY, IN_PLACE
+from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
 from tfmon.model.profile import Profile
-from tfmon.model.script_events import Progressed
 from tfmon.model.series import SeriesState
 from tfmon.model.spec import LaneSpec
 

@@ -18,7 +18,7 @@ from tfmon.api.run_base import Interruption, LocalRun
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError
 from tfmon.model import codec
 from tfmon.model.control_messages import Command
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import PAUSED
 from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot

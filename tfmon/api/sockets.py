@@ -19,7 +19,7 @@ from typing import TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.header import SCHEMA
 from tfmon.recordings import library, remote_bridge, sweeps
 from tfmon.recordings.header_lines import Known

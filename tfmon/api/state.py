@@ -18,7 +18,8 @@ from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import CodecError, parse, read, to_json
-from tfmon.model.events import Event, FilesWritten, RaceBegan
+from tfmon.model.event_base import Event
+from tfmon.model.events import FilesWritten, RaceBegan
 from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.race import TURNS, BetweenProcesses, Machine
 from tfmon.model.session import Session, Snapshot

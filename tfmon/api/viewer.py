@@ -22,6 +22,7 @@ from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.control_messages import Command
+from tfmon.model.event_base import Event
 from tfmon.model.header import SCHEMA
 from tfmon.model.ports import Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
@@ -130,9 +131,8 @@ class Viewer(AnyRun, Source):
             self.ended = message
         elif isinstance(message, HostSample) and self.counted and not message.host:
             self.session.accept(self._with_viewer(message))
-        else:
-            # The rest are events, which mypy cannot infer.
-            self.session.accept(message)  # type: ignore[arg-type]
+        elif isinstance(message, Event):
+            self.session.accept(message)
 
     def _with_viewer(self, sample: HostSample) -> HostSample:
         (before_s, used_s), self._processor_time = self._processor_time, (time.monotonic(), time.process_time())

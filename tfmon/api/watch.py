@@ -33,11 +33,11 @@ from tfmon.hooks.site.sitecustomize import Finder
 from tfmon.lanes.launch import lock_file
 from tfmon.lanes.pipes import MetricLines
 from tfmon.model.codec import clean, encode_message
-from tfmon.model.events import Event, Interrupted, LaneStarted
-from tfmon.model.lane_events import READY, Finished, Hello, LaneFailed, LibrariesLoaded, PhaseEntered
+from tfmon.model.event_base import Event
+from tfmon.model.events import Interrupted, LaneStarted
+from tfmon.model.lane_events import READY, Finished, Hello, LaneFailed, LibrariesLoaded, NotMeasured, PhaseEntered
 from tfmon.model.race import Race
 from tfmon.model.requests import Run
-from tfmon.model.script_events import NotMeasured
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Probe, Ticker

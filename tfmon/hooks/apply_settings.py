@@ -30,7 +30,7 @@ from tfmon.model.knobs import (
     KnobValue,
     show,
 )
-from tfmon.model.script_events import COMPILES, EAGER, RUN_EAGERLY
+from tfmon.model.lane_events import COMPILES, EAGER, RUN_EAGERLY
 from tfmon.system.lane_pipes import SETTINGS
 
 ARGUMENTS = {XLA.name: "jit_compile", STEPS_PER_EXECUTION.name: "steps_per_execution"}

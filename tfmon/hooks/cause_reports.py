@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tfmon.model.script_events import MOST_CAUSES, CauseSeen
+from tfmon.model.lane_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.channel import Reporter
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tfmon.hooks.cause_reports import Observation, causes
-from tfmon.model.script_events import SHORT, SPARE
+from tfmon.model.lane_events import SHORT, SPARE
 
 FIRST, LATER, BATCH = "epoch_first", "epoch_later", "epoch_batch"
 VALIDATION, CALLBACK, PAUSE, SMALL = "epoch_validation", "epoch_callback", "epoch_pause", "steps_small"

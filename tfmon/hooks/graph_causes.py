@@ -16,7 +16,7 @@ from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import operations
 from tfmon.hooks.inspection import line_at
 from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stack, made_layers
-from tfmon.model.script_events import UNROLLS
+from tfmon.model.lane_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 
 LEAST_OPERATIONS, MOST_OPERATIONS, SAMPLE, FIRST_LOOK = 400, 200_000, 150, 10

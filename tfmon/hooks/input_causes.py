@@ -28,7 +28,7 @@ from tfmon.hooks.dataset_chain import (
 )
 from tfmon.hooks.inspection import is_of_script, line_of_function
 from tfmon.hooks.padding import padding_of
-from tfmon.model.script_events import (
+from tfmon.model.lane_events import (
     BATCH,
     CACHE,
     DATASET,

@@ -17,7 +17,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from tfmon.hooks.stacks import is_users
-from tfmon.model.script_events import StackReported
+from tfmon.model.lane_events import StackReported
 from tfmon.system.threads import is_ours
 
 LIBRARIES = frozenset(("keras", "tensorflow", "tf_keras", "tfmon"))

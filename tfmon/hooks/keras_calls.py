@@ -21,7 +21,7 @@ from tfmon.hooks.padding import padding_in_arrays
 from tfmon.hooks.patches import NO_SCOPE, Around, hidden, hooks
 from tfmon.hooks.script_process import process
 from tfmon.hooks.step_causes import step_causes
-from tfmon.model.script_events import ON_BATCH
+from tfmon.model.lane_events import ON_BATCH
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import USES
 

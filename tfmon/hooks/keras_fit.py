@@ -34,7 +34,7 @@ from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.tf_feed import TensorFlowFeed, the_feed
 from tfmon.model.knobs import STEPS_PER_EXECUTION, Knob
-from tfmon.model.script_events import FIT, SEES_BATCHES, Progressed
+from tfmon.model.lane_events import FIT, SEES_BATCHES, Progressed
 from tfmon.system.lane_clock import lane_clock
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tfmon.model.lane_events import LibrariesLoaded
-from tfmon.model.script_events import EAGER, FUNCTIONS_EAGERLY
+from tfmon.model.lane_events import EAGER, FUNCTIONS_EAGERLY, LibrariesLoaded
 from tfmon.system.lane_pipes import ANY
 from tfmon.trainer import runtime
 

@@ -15,7 +15,7 @@ from tfmon.hooks.inspection import line_now
 from tfmon.hooks.sources import BatchSource, Past, SeenStep, Sources
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.update_rounds import NO_ROUNDS, SETTLED, Rounds
-from tfmon.model.script_events import EAGER, Progressed
+from tfmon.model.lane_events import EAGER, Progressed
 from tfmon.system.lane_clock import lane_clock
 
 if TYPE_CHECKING:

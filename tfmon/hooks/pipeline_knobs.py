@@ -28,7 +28,7 @@ from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.step_machine import StepMachine
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobError, KnobValue, show
-from tfmon.model.script_events import READ
+from tfmon.model.lane_events import READ
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.threads import start_hidden
 from tfmon.trainer.time_parts import account

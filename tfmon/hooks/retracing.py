@@ -18,7 +18,7 @@ from tfmon.hooks.inspection import code_of, is_of_script, line_now, line_of, lin
 from tfmon.hooks.patches import Around, Hooks, hidden, hooks, unseen
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.account import TRACING
-from tfmon.model.script_events import DIFFERS, MADE
+from tfmon.model.lane_events import DIFFERS, MADE
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import OBJECT, SHAPE, describe, shape_of, written

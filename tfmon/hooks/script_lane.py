@@ -22,17 +22,20 @@ from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
-from tfmon.model.lane_events import PAUSED, WARMING_UP, Built, LaneFailed
-from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
-from tfmon.model.script_events import (
+from tfmon.model.lane_events import (
+    PAUSED,
+    WARMING_UP,
+    Built,
     DefaultsResolved,
     InputDescribed,
     KnobOffered,
+    LaneFailed,
     NotMeasured,
     PathsUsed,
     Progressed,
     StepDescribed,
 )
+from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.system.lane_clock import lane_clock
 from tfmon.system.lane_pipes import USES, LanePipes
 from tfmon.system.threads import ThreadLife, start_hidden

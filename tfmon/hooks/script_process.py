@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tfmon.hooks.pipeline_knobs import Pipeline
     from tfmon.hooks.script_lane import Lane
     from tfmon.hooks.tf_hooks import TensorFlowHooks
-    from tfmon.model.lane_events import FromLane
+    from tfmon.model.event_base import LaneEvent
 
 FEW_PARTS = 16
 """Parts that fit into one atomic write."""
@@ -135,12 +135,12 @@ def _follow_forks() -> None:
 
 def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
     """Report an unmeasured value without a lane."""
-    from tfmon.model.script_events import NotMeasured
+    from tfmon.model.lane_events import NotMeasured
 
     _write(pipes, NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
 
 
-def _write(pipes: LanePipes, event: FromLane) -> None:
+def _write(pipes: LanePipes, event: LaneEvent) -> None:
     from tfmon.model.codec import encode_message
 
     with contextlib.suppress(OSError):  # a short line is written atomically

@@ -120,7 +120,7 @@ def _send(taken: list[tuple[str, str]]) -> None:
     import time
 
     from tfmon.model.codec import encode_message
-    from tfmon.model.script_events import PathsUsed
+    from tfmon.model.lane_events import PathsUsed
     from tfmon.system.lane_pipes import HOLDER, is_open, read_pipes, reopened
 
     pipes, opened = read_pipes(os.environ), None

@@ -19,10 +19,11 @@ from tfmon.lanes import script_input
 from tfmon.lanes.launch import BOOTSTRAP, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
-from tfmon.model.events import Event, LaneEnded
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded
+from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.model.lane_texts import signal_name, without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
-from tfmon.model.script_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.system.threads import Failed, start_thread
 
 if TYPE_CHECKING:

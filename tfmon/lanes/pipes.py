@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from tfmon.model.codec import CodecError, clean, decode_event
-from tfmon.model.events import BadLine, Event, LanePrinted
+from tfmon.model.event_base import Event
+from tfmon.model.events import BadLine, LanePrinted
 
 MAX_LINE_BYTES = 65_536
 AHEAD_NS = 1_000_000_000

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tfmon.lanes.group import LaneGroup
-from tfmon.model.lane_events import PAUSED, RACING, READY, STARTING
+from tfmon.model.lane_events import CHANNEL_CLOSED, PAUSED, RACING, READY, STARTING
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import interleaved
-from tfmon.model.script_events import CHANNEL_CLOSED
 from tfmon.model.session import Snapshot
 from tfmon.system.threads import Failed, start_thread
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tfmon.model.event_base import LaneEvent
 from tfmon.model.readings import Amount
 
 START, BEFORE, STEPS = "Python and imports", "before the first step", "training steps"
@@ -34,12 +33,3 @@ class TimePart:
     name: str
     place: str = ""
     time_ns: Amount = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accounted(LaneEvent):
-    """The account of a process up to `at_ns`."""
-
-    parts: tuple[TimePart, ...]
-    trained: bool = True
-    last: bool = False

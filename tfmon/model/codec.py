@@ -17,8 +17,8 @@ from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_origin
 
-from tfmon.model.lane_events import PROTOCOL, FromLane
-from tfmon.model.readings import Range
+from tfmon.model.event_base import Event, LaneEvent, Range, kinds
+from tfmon.model.lane_events import PROTOCOL
 from tfmon.model.requests import Request
 
 LONGEST_TEXT = 65_536
@@ -64,7 +64,7 @@ def encode(value: object) -> bytes:
     return _dumps(plain(value, whole=False)).encode() + b"\n"
 
 
-def encode_message(message: FromLane | Request) -> bytes:
+def encode_message(message: LaneEvent | Request) -> bytes:
     """Return a message as a JSON line without the lane."""
     body = {"v": PROTOCOL, **plain(message, whole=False)}
     body.pop("lane", None)
@@ -120,11 +120,11 @@ def _defaults(kind: type) -> dict[str, object]:
     }
 
 
-def decode_event(line: bytes, lane: str) -> FromLane:
+def decode_event(line: bytes, lane: str) -> LaneEvent:
     """Read an event and ignore unknown keys; raises CodecError."""
     body = _parse_message(line)
     body["lane"] = lane
-    return cast(FromLane, _reader(FromLane, False)(body))
+    return cast(LaneEvent, _reader(LaneEvent, False)(body))
 
 
 def decode_request(line: bytes) -> Request:
@@ -163,6 +163,8 @@ def _reader(kind: Any, strict: bool) -> _Reader:
         return functools.partial(_read_text, LONGEST_TEXT if strict else LONGEST_MESSAGE_TEXT)
     if kind in _SCALARS:
         return _SCALARS[kind]
+    if kind in (Event, LaneEvent):
+        return _union_reader((kind,), strict)
     if isinstance(kind, type) and is_dataclass(kind):
         return _dataclass_reader(kind, strict)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -214,11 +216,12 @@ def _dataclass_reader(kind: type, strict: bool) -> _Reader:
 
 
 def _union_reader(arguments: tuple[Any, ...], strict: bool) -> _Reader:
-    kinds = [argument for argument in arguments if isinstance(argument, type) and is_dataclass(argument)]
-    by_name = {kind.__name__: _reader(kind, strict) for kind in kinds}
-    choices = [_reader(argument, strict) for argument in arguments if argument not in kinds]
-    if len(kinds) == 1 and not any(get_origin(argument) is dict for argument in arguments):
-        choices.append(by_name[kinds[0].__name__])  # from `to_json`, without `type`
+    classes = [argument for argument in arguments if isinstance(argument, type) and is_dataclass(argument)]
+    leaves = [leaf for kind in classes for leaf in (kinds(kind) if issubclass(kind, Event) else [kind])]
+    by_name = {kind.__name__: _reader(kind, strict) for kind in leaves}
+    choices = [_reader(argument, strict) for argument in arguments if argument not in classes]
+    if len(leaves) == 1 and not any(get_origin(argument) is dict for argument in arguments):
+        choices.append(by_name[leaves[0].__name__])  # from `to_json`, without `type`
 
     def read_union(value: object) -> object:
         if by_name and isinstance(value, dict) and "type" in value:

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from tfmon.model.event_base import Event
 from tfmon.model.folder_views import View
-from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import KnobValue
-from tfmon.model.lane_events import FromLane
 from tfmon.model.race import Machine, Race, RecordingState
-from tfmon.model.readings import NOT_READ, HostSample, Reading, TreeSample
+from tfmon.model.readings import NOT_READ, Reading
 from tfmon.model.series import SeriesStep
 from tfmon.model.spec import LaneSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MonitorEvent:
-    """An event of the monitor about a lane."""
-
-    lane: str
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStarted(MonitorEvent):
+class LaneStarted(Event):
     """A process was started for a lane."""
 
     pid: int
@@ -36,14 +26,14 @@ class LaneStarted(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndRequested(MonitorEvent):
+class EndRequested(Event):
     """A user's command received SIGINT."""
 
     grace_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneEnded(MonitorEvent):
+class LaneEnded(Event):
     """A lane's process has ended and was reaped."""
 
     exit_code: int | None
@@ -54,7 +44,7 @@ class LaneEnded(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanePrinted(MonitorEvent):
+class LanePrinted(Event):
     """Lines that a lane wrote, without control codes."""
 
     lines: tuple[str, ...]
@@ -62,7 +52,7 @@ class LanePrinted(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BadLine(MonitorEvent):
+class BadLine(Event):
     """Lines could not be read."""
 
     problem: str
@@ -70,14 +60,14 @@ class BadLine(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaneStalled(MonitorEvent):
+class LaneStalled(Event):
     """A lane has sent nothing for too long."""
 
     since_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Suspended(MonitorEvent):
+class Suspended(Event):
     """tfmon was stopped, or the machine slept."""
 
     since_ns: int
@@ -86,7 +76,7 @@ class Suspended(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnobRequested(MonitorEvent):
+class KnobRequested(Event):
     """A knob request was sent to a lane."""
 
     request: int
@@ -95,15 +85,7 @@ class KnobRequested(MonitorEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaceEvent:
-    """An event about the race."""
-
-    lane: str = ""
-    at_ns: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaceBegan(RaceEvent):
+class RaceBegan(Event):
     """A race begins."""
 
     race: Race
@@ -112,7 +94,7 @@ class RaceBegan(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MachineKnown(RaceEvent):
+class MachineKnown(Event):
     """New facts about a machine."""
 
     machine: Machine
@@ -120,40 +102,40 @@ class MachineKnown(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClockStarted(RaceEvent):
+class ClockStarted(Event):
     """The lanes received the start signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeChanged(RaceEvent):
+class ModeChanged(Event):
     """The mode of the race changed."""
 
     mode: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SliceGranted(MonitorEvent):
+class SliceGranted(Event):
     """A lane's slice began, or no slice runs."""
 
     beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExclusiveChanged(RaceEvent):
+class ExclusiveChanged(Event):
     """The lane that trains alone changed."""
 
     exclusive: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesAdvanced(RaceEvent):
+class SeriesAdvanced(Event):
     """A series began or made a step."""
 
     step: SeriesStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UserRequested(RaceEvent):
+class UserRequested(Event):
     """A request other than a knob."""
 
     action: str
@@ -162,28 +144,28 @@ class UserRequested(RaceEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupted(RaceEvent):
+class Interrupted(Event):
     """The race was interrupted."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesWritten(RaceEvent):
+class FilesWritten(Event):
     """The files in the lanes' views are known."""
 
     views: dict[str, View]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordingChanged(RaceEvent):
+class RecordingChanged(Event):
     """The recording began, moved or stopped. Not recorded."""
 
     recording: RecordingState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostEvent(RaceEvent):
+class HostEvent(Event):
     """An event about the connection to another machine."""
 
     host: str
@@ -219,34 +201,3 @@ class HostLost(HostEvent):
     """The connection to a host and its lanes was lost."""
 
     reason: str
-
-
-Event: TypeAlias = (
-    FromLane
-    | LaneStarted
-    | EndRequested
-    | LaneEnded
-    | LanePrinted
-    | LaneStalled
-    | Suspended
-    | BadLine
-    | KnobRequested
-    | TreeSample
-    | GpuSample
-    | HostSample
-    | RaceBegan
-    | MachineKnown
-    | ClockStarted
-    | ModeChanged
-    | SliceGranted
-    | ExclusiveChanged
-    | SeriesAdvanced
-    | UserRequested
-    | Interrupted
-    | FilesWritten
-    | RecordingChanged
-    | HostConnecting
-    | HostConnected
-    | LinkMeasured
-    | HostLost
-)

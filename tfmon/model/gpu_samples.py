@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
+from tfmon.model.event_base import Event
 from tfmon.model.readings import NOT_READ, Missing, Reading, known
 
 Part = TypeVar("Part")
@@ -171,12 +172,10 @@ class GpuFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuSample:
+class GpuSample(Event):
     """A sample of a GPU or MIG instance."""
 
-    lane: str = ""
     host: str = ""
-    at_ns: int
     key: str
     index: int
     name: str

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
-from tfmon.model import events, lane_events, lane_state, script_events
-from tfmon.model.account import Accounted
+from tfmon.model import events, lane_events, lane_state
+from tfmon.model.event_base import Event, LaneEvent, kinds
 from tfmon.model.gpu_others import MOST_TAKEN, Taken
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SIZE, show
+from tfmon.model.lane_events import Accounted
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
 from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuPart, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
@@ -25,14 +25,14 @@ MOST_SUSPENSIONS = 16
 NOT_SENT = "a signal ended the script: what it trained after its last report, in 0.5 s or one step, is not counted"
 OTHERS_MARK = "others "
 OTHERS_MARK_EVERY_NS = 30_000_000_000
-SIGNS_OF_LIFE = tuple({*get_args(lane_events.FromLane)} - {script_events.StackReported, script_events.PathsUsed})
+SIGNS_OF_LIFE = tuple({*kinds(LaneEvent)} - {lane_events.StackReported, lane_events.PathsUsed})
 """A hanging lane also reports stacks."""
 
 
 class Lane(lane_state.LaneState):
     """A lane. Thread: the session's lock is required."""
 
-    def accept(self, event: events.Event) -> None:
+    def accept(self, event: Event) -> None:
         """Change the state by an event."""
         if isinstance(event, SIGNS_OF_LIFE) and not isinstance(event, lane_events.Window):
             self.heartbeat.hear(event.at_ns)
@@ -43,7 +43,7 @@ class Lane(lane_state.LaneState):
         if not unchanged and not quiet:
             self.log = append_log(self.log, event)
 
-    def _take(self, event: events.Event) -> None:
+    def _take(self, event: Event) -> None:
         process = self.process
         match event:
             case lane_events.Window():
@@ -94,35 +94,35 @@ class Lane(lane_state.LaneState):
             case _:
                 self._learn(event)
 
-    def _learn(self, event: events.Event) -> None:
+    def _learn(self, event: Event) -> None:
         process, script = self.process, self.script
         match event:
-            case script_events.Progressed():
+            case lane_events.Progressed():
                 self._on_progressed(event)
-            case script_events.NotMeasured():
+            case lane_events.NotMeasured():
                 self._on_not_measured(event)
-            case script_events.StepDescribed():
+            case lane_events.StepDescribed():
                 self._on_step_described(event)
             case lane_events.Profiled():
                 self._on_profiled(event)
-            case script_events.PathsUsed():
+            case lane_events.PathsUsed():
                 uses = script.uses
                 script.uses = uses | {path: uses.get(path, "") + use for path, use in event.uses.items()}
                 if written := [Path(path).name for path, use in event.uses.items() if "w" in use]:
                     self.speed.note(event.at_ns, f"{written[-1]} was written")
-            case script_events.KnobOffered():
+            case lane_events.KnobOffered():
                 self.settings = {**self.settings, event.knob: event.value}
-            case script_events.DefaultsResolved():
+            case lane_events.DefaultsResolved():
                 script.resolved = event.values
-            case script_events.InputDescribed():
+            case lane_events.InputDescribed():
                 script.input_traits = event.traits
-            case script_events.CauseSeen():
+            case lane_events.CauseSeen():
                 causes = [cause for cause in script.causes if cause.key != event.key]
-                script.causes = (*causes, event)[-script_events.MOST_CAUSES :]
+                script.causes = (*causes, event)[-lane_events.MOST_CAUSES :]
             case events.BadLine():
                 process.bad_lines += event.lines
                 process.last_bad_line = event.problem
-            case script_events.StackReported():
+            case lane_events.StackReported():
                 process.stack = event
             # A process that has not trained may have started the training one.
             case Accounted() if event.trained or not self.totals.steps:
@@ -304,7 +304,7 @@ class Lane(lane_state.LaneState):
                 self.trouble = of_script
             self._enter(lane_state.DONE, event.at_ns)
 
-    def _on_progressed(self, event: script_events.Progressed) -> None:
+    def _on_progressed(self, event: lane_events.Progressed) -> None:
         script, before = self.script, self.script.progress
         if before is not None and (before.epoch, before.doing) != (event.epoch, event.doing):
             epoch = f"epoch {event.epoch} began"
@@ -317,9 +317,9 @@ class Lane(lane_state.LaneState):
             script.validation = script.validation.with_loss(event.epochs_done, event.metrics.get("val_loss"))
         script.progress = event
 
-    def _on_not_measured(self, event: script_events.NotMeasured) -> None:
+    def _on_not_measured(self, event: lane_events.NotMeasured) -> None:
         figure, reason = event.what, event.reason
-        if reason == script_events.CHANNEL_CLOSED:
+        if reason == lane_events.CHANNEL_CLOSED:
             self._set_not_measured(figure, f"{reason} after {self.totals.steps:,} steps")
             return
         if figure == "processes":
@@ -335,7 +335,7 @@ class Lane(lane_state.LaneState):
         elif figure == "loss" and reason:
             self.totals.losses = replace(self.totals.losses, first=None, last=None)
 
-    def _on_step_described(self, event: script_events.StepDescribed) -> None:
+    def _on_step_described(self, event: lane_events.StepDescribed) -> None:
         script, places = self.script, self.script.places
         script.step_traits = event.traits
         if event.position in places or len(places) >= MOST_PLACES:

@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
-from tfmon.model.account import Accounted
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.histogram import middle_ns
 from tfmon.model.knobs import KnobValue
@@ -22,12 +21,15 @@ from tfmon.model.lane_events import (
     SUSPENDED,
     TRACING,
     WARMING_UP,
+    Accounted,
+    CauseSeen,
+    Progressed,
+    StackReported,
     Window,
 )
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
-from tfmon.model.script_events import CauseSeen, Progressed, StackReported
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import SpeedWatch
 from tfmon.model.state_part import StatePart

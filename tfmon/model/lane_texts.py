@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from tfmon.model import events, lane_events
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_others import held_text
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import PYTHON, Knob, not_offered, show
-from tfmon.model.lane_events import LOWER_THE_BATCH, OUT_OF_MEMORY, STARTING
+from tfmon.model.lane_events import LOWER_THE_BATCH, OUT_OF_MEMORY, STARTING, NotMeasured
 from tfmon.model.lane_state import DONE, FAILED, NO_STEPS_HINT, LaneState, LogLine, Trouble
-from tfmon.model.script_events import NotMeasured
 
 LOG_LINES = 500
 _OF_A_PROFILE = re.compile(
@@ -36,7 +36,7 @@ def without_chatter(lines: Iterable[str]) -> list[str]:
     return [line for line in lines if not _CHATTER.match(line)]
 
 
-def append_log(log: tuple[LogLine, ...], event: events.Event) -> tuple[LogLine, ...]:
+def append_log(log: tuple[LogLine, ...], event: Event) -> tuple[LogLine, ...]:
     """Return a lane's log after an event."""
     new = tuple(LogLine(event.at_ns, kind, text) for kind, text in _log_lines(event))
     if isinstance(event, events.LanePrinted) and event.dropped_bytes:
@@ -47,7 +47,7 @@ def append_log(log: tuple[LogLine, ...], event: events.Event) -> tuple[LogLine, 
     return (*log, *new)[-LOG_LINES:] if new else log
 
 
-def _log_lines(event: events.Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
+def _log_lines(event: Event) -> Iterator[tuple[Literal["printed", "event", "trouble"], str]]:
     match event:
         case lane_events.Window() if event.traced_steps:
             yield "event", f"traced {event.traced or 'a function'} ({event.traced_ns / 1e6:.0f} ms)"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tfmon.model.events import Event, LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
 from tfmon.model.knobs import KnobValue, short_name, show
-from tfmon.model.lane_events import KnobApplied, LaneFailed
+from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import Race, interleaved
-from tfmon.model.script_events import StepDescribed
 from tfmon.model.series import SeriesState
 
 MOST_PERIODS = 100

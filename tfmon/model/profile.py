@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from tfmon.model.readings import Missing, Range, Reading
+from tfmon.model.event_base import Range
+from tfmon.model.readings import Missing, Reading
 
 BottleneckKind: TypeAlias = Literal[
     "retracing",

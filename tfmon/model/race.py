@@ -10,7 +10,7 @@ from tfmon.model.knobs import Knob
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
 
 if TYPE_CHECKING:
-    from tfmon.model.script_events import KnobOffered
+    from tfmon.model.lane_events import KnobOffered
 
 TURNS, CONCURRENT = "turns", "concurrent"
 MODES = (TURNS, CONCURRENT)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, TypeAlias
 
+from tfmon.model.event_base import Event, Range
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -77,23 +79,13 @@ class Estimate:
         return self.low > 0 and (self.clear_of(1) or self.high < TOO_WIDE * self.low)
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Inclusive limits of a number, checked by the codec."""
-
-    low: float
-    high: float
-
-
 FINITE = Range(-sys.float_info.max, sys.float_info.max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TreeSample:
+class TreeSample(Event):
     """CPU and memory of a lane's process tree."""
 
-    lane: str
-    at_ns: int
     cpu_pct: Reading
     """100 is one busy core."""
     private_bytes: Reading
@@ -106,12 +98,10 @@ class TreeSample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HostSample:
+class HostSample(Event):
     """A machine. 100 % of CPU is one core."""
 
-    lane: str = ""
     host: str = ""
-    at_ns: int
     cpu_pct: Reading
     memory_used_bytes: Reading
     memory_total_bytes: Reading

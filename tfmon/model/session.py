@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tfmon.model import events, host_states
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import Hosts
 from tfmon.model.lane import Lane
-from tfmon.model.lane_events import LaneFailed
+from tfmon.model.lane_events import CauseSeen, KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_relations import explain_collision, set_names
 from tfmon.model.lane_state import LaneState, ProcessInfo
 from tfmon.model.lane_texts import explain_end
 from tfmon.model.periods import CAUSES, Periods, after_event
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState, interleaved
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import CauseSeen, KnobOffered, PathsUsed
 from tfmon.model.series import SWEEP, TUNING, SeriesState, SeriesStep, state_after
 from tfmon.model.spec import LaneSpec, device_names
 
@@ -133,7 +133,7 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
-Journal: TypeAlias = Callable[[events.Event, Snapshot], None]
+Journal: TypeAlias = Callable[[Event, Snapshot], None]
 
 
 class Session:
@@ -145,7 +145,7 @@ class Session:
         self._lanes: list[Lane] = []
         self._hosts: dict[str, host_states.HostState] = {}
         self._journals: tuple[Journal, ...] = ()
-        self._listeners: tuple[Callable[[events.Event], None], ...] = ()
+        self._listeners: tuple[Callable[[Event], None], ...] = ()
         self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": host_states.HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
@@ -177,7 +177,7 @@ class Session:
         """Record a step of a series."""
         self.accept(events.SeriesAdvanced(at_ns=self._clock_ns(), step=step))
 
-    def accept(self, event: events.Event) -> None:
+    def accept(self, event: Event) -> None:
         """Accept an event."""
         with self._lock:
             taken = not event.lane or self._index(event.lane) is not None
@@ -188,7 +188,7 @@ class Session:
         for listener in self._listeners if taken else ():
             listener(event)
 
-    def listen(self, listener: Callable[[events.Event], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call `listener` with each event; return the function that ends this."""
         self._listeners = (*self._listeners, listener)
 
@@ -249,7 +249,7 @@ class Session:
     def _forget_copies(self) -> None:
         self._copied = [None] * len(self._lanes)
 
-    def _change(self, event: events.Event) -> None:
+    def _change(self, event: Event) -> None:
         before = self._snapshot(event.at_ns) if isinstance(event, CAUSES) else None
         index = None if isinstance(event, events.SliceGranted) else self._index(event.lane)
         settings = [lane.settings for lane in self._lanes]
@@ -268,7 +268,7 @@ class Session:
             set_names(self._lanes, self._race)
             self._forget_copies()
 
-    def _change_lane(self, lane: Lane, event: events.Event) -> None:
+    def _change_lane(self, lane: Lane, event: Event) -> None:
         race = self._race
         if isinstance(event, TreeSample):
             sliced = interleaved(race.mode, race.exclusive, len(self._lanes))
@@ -290,7 +290,7 @@ class Session:
             explain_collision(lane_, self._lanes, race.views)
         self._forget_copies()
 
-    def _change_race(self, event: events.Event) -> None:
+    def _change_race(self, event: Event) -> None:
         race, lanes = self._race, self._lanes
         over = bool(lanes) and all(lane.over for lane in lanes)
         match event:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
 from tfmon.model.readings import Missing, Reading
 from tfmon.system.threads import start_thread

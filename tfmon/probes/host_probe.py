@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import unread
+from tfmon.model.lane_events import PathsUsed
 from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, summed
-from tfmon.model.script_events import PathsUsed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Probe
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of

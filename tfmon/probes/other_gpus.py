@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Gpu, GpuProbe, absent_gpu

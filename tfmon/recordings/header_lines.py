@@ -14,7 +14,8 @@ from pathlib import Path
 from tfmon import units
 from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
-from tfmon.model.events import Event, Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
+from tfmon.model.event_base import Event
+from tfmon.model.events import Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.header import SCHEMA, Header
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed

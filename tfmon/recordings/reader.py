@@ -13,11 +13,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, cast, get_args
+from typing import BinaryIO, cast
 
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event, kinds
 from tfmon.model.header import SCHEMA, Header
 from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
@@ -30,7 +30,7 @@ LARGEST_BYTES = 4 * 2**30
 """Eight lanes for some forty hours."""
 MOST_MARKS = 5_000
 _KNOWN, _CLOCK = b'{"type":"Known",', b'{"type":"ClockStarted",'
-_EVENTS = {kind.__name__ for kind in get_args(Event)}
+_EVENTS = {kind.__name__ for kind in kinds(Event)}
 _UNMARKED = "|".join(sorted(_EVENTS - MARKING)).encode()
 _BEGIN = re.compile(
     rb'{"type":"(?:%b)",(?:"lane":"[^"\\]*",)?(?:"host":"[^"\\]*",)?"at_ns":(-?\d{1,18}),' % _UNMARKED

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.model import codec
-from tfmon.model.events import Event, LanePrinted, LinkMeasured
+from tfmon.model.event_base import Event
+from tfmon.model.events import LanePrinted, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
+from tfmon.model.lane_events import Progressed
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, Closed, Known
 

@@ -13,13 +13,13 @@ from typing import Any, TextIO
 
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model import codec, histogram
-from tfmon.model.events import Event, LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.knobs import KnobValue, show
-from tfmon.model.lane_events import Finished, KnobApplied, LaneFailed, PhaseEntered, Window
+from tfmon.model.lane_events import Finished, KnobApplied, LaneFailed, PhaseEntered, Progressed, Window
 from tfmon.model.readings import HostSample, TreeSample
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import LaneWindow
 from tfmon.recordings.header_lines import mark_of

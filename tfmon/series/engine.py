@@ -17,7 +17,8 @@ from functools import partial
 from tfmon.analysis.bottleneck import find_bottleneck
 from tfmon.analysis.statistics import pairs_of
 from tfmon.errors import TfmonError
-from tfmon.model.events import Event, LaneEnded, LaneStalled
+from tfmon.model.event_base import Event
+from tfmon.model.events import LaneEnded, LaneStalled
 from tfmon.model.knobs import Settings
 from tfmon.model.lane_events import OUT_OF_MEMORY, Finished, LaneFailed, SliceEnded
 from tfmon.model.lane_state import HOST_LOST, LaneState

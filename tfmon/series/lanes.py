@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.knobs import KnobValue, Settings, find
 from tfmon.model.lane_events import PAUSED, READY, SliceEnded
 from tfmon.model.lane_state import ABSENT, FAILED, PHASES, LaneState

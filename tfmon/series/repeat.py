@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfmon.analysis.statistics import compare, pairs_of
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.lane_events import RACING, SliceEnded
 from tfmon.model.race import TURNS
 from tfmon.model.session import Session, Snapshot

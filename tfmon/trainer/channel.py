@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Generic, NoReturn, TypeVar
 
 from tfmon.model.codec import CodecError, decode_request, encode_message
-from tfmon.model.lane_events import PROTOCOL, FromLane, Hello, LaneFailed
+from tfmon.model.event_base import LaneEvent
+from tfmon.model.lane_events import PROTOCOL, Hello, LaneFailed
 from tfmon.model.requests import Request, Stop
 from tfmon.system.lane_pipes import differences
 from tfmon.system.threads import Failed, call_later, start_thread
@@ -57,7 +58,7 @@ class Reporter:
         self.closed = False
         self.lock = threading.RLock()
 
-    def send(self, event: FromLane) -> None:
+    def send(self, event: LaneEvent) -> None:
         """Send an event that must arrive, unless closed."""
         if self.closed:
             return
@@ -65,7 +66,7 @@ class Reporter:
             self._unsent += encode_message(event)
             self._flush()
 
-    def offer(self, *events: FromLane, later: bool = False) -> bool:
+    def offer(self, *events: LaneEvent, later: bool = False) -> bool:
         """Send events, `later` or if the pipe has room. Return whether they were accepted."""
         if self.closed:
             return False

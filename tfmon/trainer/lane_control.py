@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.event_base import LaneEvent
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import (
     PAUSED,
     RACING,
     READY,
     SLICE_START,
-    FromLane,
     KnobApplied,
     KnobRefused,
     PhaseEntered,
@@ -74,7 +74,7 @@ class LaneControl:
         """Called before a window that does not follow a sent window."""
         self.new_marks: Callable[[], Iterable[str]] = tuple
         """Returns the first marks of each window."""
-        self.beside_window: Callable[[], Iterable[FromLane]] = tuple
+        self.beside_window: Callable[[], Iterable[LaneEvent]] = tuple
         self.window_sent: Callable[[], object] = tuple
         self.more_figures: Callable[[], dict[str, Any]] = dict
         """Returns more fields of a window, and may add marks."""

@@ -34,10 +34,9 @@ from tfmon.model.account import (
     STEPS,
     SUSPENDED,
     TENSORFLOW,
-    Accounted,
     TimePart,
 )
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import Accounted, Window
 from tfmon.system.lane_clock import lane_clock
 
 Key: TypeAlias = tuple[str, str, str]

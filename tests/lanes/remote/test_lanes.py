@@ -9,9 +9,8 @@ from support.processes import gone, suspended
 from support.waiting import wait_for
 
 from tfmon.model.events import HostConnected, HostConnecting
-from tfmon.model.lane_events import PhaseEntered, Profiled
+from tfmon.model.lane_events import PhaseEntered, Profiled, StackReported
 from tfmon.model.requests import TakeProfile
-from tfmon.model.script_events import StackReported
 
 pytestmark = pytest.mark.process
 

@@ -110,7 +110,7 @@ def test_a_look_at_gpus_travels_with_loads_and_processes(host, driver):
 
 GPU = Gpu(index=1, uuid="GPU-1", name="NVIDIA H200", physical_gpu=3, power_limit_w=700.0)
 SAMPLE = reread(
-    absent_gpu(GPU, 2**62 + 1, "broken"),
+    absent_gpu(GPU, 2**56 + 1, "broken"),
     busy_pct=float("nan"),
     power_w=0.1 + 0.2,
     reasons=(ClockReason("hot", "warning"),),

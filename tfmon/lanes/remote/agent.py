@@ -20,7 +20,7 @@ from tfmon.lanes.lane_process import LaneProcess, LocalProcess
 from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command
 from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Sender
 from tfmon.model.codec import plain
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.folder_views import View
 from tfmon.system.threads import guarded, start_thread
 

@@ -31,7 +31,8 @@ from tfmon.lanes.remote.remote_process import RemoteProcess
 from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import HostError, bridge_error, why_ended
 from tfmon.model.codec import CodecError, clean, plain, read
-from tfmon.model.events import Event, HostConnected, HostConnecting, HostLost, LinkMeasured
+from tfmon.model.event_base import Event
+from tfmon.model.events import HostConnected, HostConnecting, HostLost, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, TreeSample

@@ -6,20 +6,19 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import Echo, LaneProcess, Sink
 from tfmon.lanes.pipes import TAIL_LINES
 from tfmon.lanes.remote.clock import HostClock
 from tfmon.model.codec import CodecError, clean, encode_message, read
+from tfmon.model.event_base import Event
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted
-from tfmon.model.lane_events import FromLane, LaneFailed, Profiled, ProfileFailed
+from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Assign, Request, TakeProfile
-
-LaneEvent: TypeAlias = FromLane | LaneEnded | LanePrinted | BadLine
 
 
 class RemoteProcess(LaneProcess):
@@ -93,7 +92,7 @@ class RemoteProcess(LaneProcess):
             return
         problem = ""
         try:
-            event: LaneEvent = read(message.get("event"), LaneEvent)
+            event: Event = read(message.get("event"), Event)
             at_ns = min(self._clock.to_monitor(event.at_ns), time.monotonic_ns())
             self._report(replace(event, lane=self.lane, at_ns=at_ns))
         except CodecError as error:
@@ -103,7 +102,7 @@ class RemoteProcess(LaneProcess):
         if problem:
             self._tell(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
 
-    def _report(self, event: LaneEvent) -> None:
+    def _report(self, event: Event) -> None:
         if isinstance(event, Profiled | ProfileFailed):
             event = replace(event, folder=self._profiles.get(event.folder, event.folder))
         elif isinstance(event, LanePrinted):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.events import Event
+from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import GpuFault, GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Backoff, Gpu, GpuProbe, absent_gpu

@@ -12,12 +12,12 @@ from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import HostState
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
+from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_relations import ordered_settings
 from tfmon.model.lane_state import HOST_LOST, LaneState
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
-from tfmon.model.script_events import Progressed
 from tfmon.model.session import STALE_TICKS, Snapshot
 from tfmon.ui.render import lifecycle
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked, styled_lines, wrap
