@@ -27,10 +27,10 @@ from tfmon.lanes.plan import (
 )
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
+from tfmon.model.event_base import Event
 from tfmon.model.events import (
     BadLine,
     EndRequested,
-    Event,
     KnobRequested,
     LaneEnded,
     LaneStalled,
@@ -179,15 +179,14 @@ class LaneGroup:
             process = self._process(lane)
             if process is None and self._plan is not None and self._plan.command:
                 return  # only `restart` starts a user's command again
-            kind = find(known.race.knobs, knob).kind
-            request = next(self._request_numbers)
-            at_ns = time.monotonic_ns()
-            self._session.accept(KnobRequested(lane=lane, at_ns=at_ns, request=request, knob=knob, value=value))
+            reader = process if find(known.race.knobs, knob).kind == "live" else None
+            requested = KnobRequested(lane=lane, request=next(self._request_numbers), knob=knob, value=value)
+            if reader is not None:  # first, to be quick: its answer waits for the lock
+                reader.send(SetKnob(request=requested.request, knob=knob, value=value))
+            self._session.accept(requested)
             self._settings[lane][knob] = value
-            if kind == "live" and process is not None:
-                process.send(SetKnob(request=request, knob=knob, value=value))
-                return
-        self.restart([lane])
+        if reader is None:
+            self.restart([lane])
 
     def pause(self, lanes: Sequence[str]) -> None:
         """Pause at the next step boundary."""

@@ -10,9 +10,8 @@ from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning_trials import undoes_last
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
-from tfmon.model.lane_events import OUT_OF_MEMORY
+from tfmon.model.lane_events import FIT, OUT_OF_MEMORY
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState
-from tfmon.model.script_events import FIT
 from tfmon.model.series import TUNING
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import key_of
@@ -193,6 +192,7 @@ def shows(snapshot: Snapshot, view: Display) -> bool:
 
 def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
     """Return the running experiment and the keys that stop it."""
-    doing = doing_text(snapshot)
-    key = "tune" if snapshot.experiment and snapshot.experiment.policy == TUNING else "crossover"
+    if snapshot.experiment is None:
+        return ""
+    doing, key = doing_text(snapshot), "tune" if snapshot.experiment.policy == TUNING else "crossover"
     return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

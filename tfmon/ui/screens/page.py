@@ -121,9 +121,9 @@ class MonitorScreen(StyledScreen[str | None]):
         lanes = reachable(chosen, knob, direction, focused=self.monitor.view.focused is not None)
         again = [lane for lane in lanes if may_start_again(lane)]
         new, end = next_values(lanes, knob, direction)
-        change = effect(lanes, knob, direction) + (f" · {titles(lanes)} only" if len(lanes) < len(every) else "")
         for lane, value in new.items():
             self.monitor.source.send(Command("change knob", (lane,), name, (value,)))
+        change = effect(lanes, knob, direction) + (f" · {titles(lanes)} only" if len(lanes) < len(every) else "")
         if end:
             self.monitor.say(end)
         elif again:
