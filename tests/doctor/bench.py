@@ -18,10 +18,12 @@ from tfmon.doctor.diagnosis import CHECKS
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.gather_facts import gather_facts
 from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.readings import NOT_READ, HostSample
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
+from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
-from tfmon.probes.surroundings import HostFacts, OthersLoad
+from tfmon.probes.surroundings import HostFacts
 
 REQUIRES = (
     "keras>=3.12.0",
@@ -34,8 +36,16 @@ H200 = Gpu(
     index=0, uuid="GPU-aa", name="NVIDIA H200", physical_gpu=0, power_limit_w=700.0, power_default_w=700.0,
     capability=(9, 0), exclusive=False,
 )  # fmt: skip
+
+
+def load(cores: float, stolen_cores: float = 0.0) -> tuple[HostSample, ...]:
+    """Return the samples of a machine with this load of others."""
+    sample = unknown_host(0, NOT_READ)
+    return (replace(sample, others_cpu_pct=100 * cores, steal_pct=100 * stolen_cores),)
+
+
 QUIET = HostFacts(
-    cores=8, usable_cores=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, others=OthersLoad(0.0, 0.0)
+    cores=8, usable_cores=8, total_bytes=32 * 1024**3, available_bytes=16 * 1024**3, samples=load(0.0)
 )
 BARE = Interpreter(
     "/bare/bin/python", version=sys.version_info[:3], machine=platform.machine(), prefix="/bare",

@@ -18,11 +18,11 @@ from tfmon.cli.machines import doctor as command
 from tfmon.doctor.checks import BROKEN, WARNING
 from tfmon.doctor.diagnosis import CHECKS, Diagnosis
 from tfmon.doctor.gather_facts import gather_facts
-from tfmon.probes.surroundings import OthersLoad, Platform
+from tfmon.probes.surroundings import Platform
 from tfmon.probes.trial_import import Import, import_tensorflow
 from tfmon.reports.findings import to_text
 
-from .bench import H200, QUIET, with_gpu
+from .bench import H200, QUIET, load, with_gpu
 
 ROOT = Path(__file__).parents[2]
 
@@ -78,7 +78,7 @@ def test_the_answer_with_nothing_wrong_and_with_warnings(bench):
     unseen = Diagnosis(replace(fine, imported=None))
     assert unseen.answer.startswith("TensorFlow should find NVIDIA H200")
     # Warnings of the machine and of the GPU.
-    report = Diagnosis(replace(fine, host=replace(QUIET, others=OthersLoad(cores=5.0), on_battery=True)))
+    report = Diagnosis(replace(fine, host=replace(QUIET, samples=load(5.0), on_battery=True)))
     assert report.exit_code == 1
     assert report.answer.endswith("but a race may be unfair: Load of others, Power source.")
     report = Diagnosis(with_gpu(fine, replace(H200, capability=(12, 0))))

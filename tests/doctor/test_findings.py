@@ -11,10 +11,10 @@ from tfmon.doctor.facts import Facts
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
 from tfmon.probes.nvidia.power import explain
-from tfmon.probes.surroundings import HostFacts, OthersLoad, Platform
+from tfmon.probes.surroundings import HostFacts, Platform
 from tfmon.probes.trial_import import Import
 
-from .bench import H200, QUIET, Bench, find, sample_of, with_gpu
+from .bench import H200, QUIET, Bench, find, load, sample_of, with_gpu
 
 OTHER = replace(H200, index=1, uuid="GPU-bb")
 UNKNOWN = absent_gpu(H200, 1, "not supported by this driver")
@@ -84,8 +84,8 @@ def changed(bench: Bench, **changes: dict[str, object]) -> Facts:
         ("governor", host(governors=("powersave",)), WARNING,
             "powersave", "cpupower frequency-set -g performance"),
         ("memory", host(available_bytes=1024**3), WARNING, "1.0 GiB of 32 GiB", "end other programs"),
-        ("load", host(others=OthersLoad(cores=3.0)), WARNING, "3.0 of 8 cores busy", "top"),
-        ("load", host(others=OthersLoad(0.0, 0.1)), WARNING, "10 % of the CPU time", "dedicated cores"),
+        ("load", host(samples=load(3.0)), WARNING, "3.0 of 8 cores busy", "top"),
+        ("load", host(samples=load(0.0, 0.8)), WARNING, "10 % of the CPU time", "dedicated cores"),
         ("power", host(on_battery=True), WARNING, "on battery", "plug it in"),
         ("environment", variables(CUDA_LAUNCH_BLOCKING="1"), WARNING,
             "every kernel launch waits", "unset CUDA_LAUNCH_BLOCKING"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -37,7 +37,7 @@ from tfmon.model.lane_relations import collisions
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, STAGES, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import NOT_SAMPLED, Estimate, Missing, Reading, known
+from tfmon.model.readings import Estimate, Missing, Reading, known, mean
 from tfmon.model.session import Snapshot
 from tfmon.version import __version__
 
@@ -182,11 +182,11 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
     gpus, use = snapshot.gpus_of(lane), lane.gpu_use
     no_load = next((busy.reason for gpu in gpus if isinstance(busy := gpu.load.busy_pct, Missing)), "not sampled")
     slices, sliced = contention([lane.slices]), len(snapshot.lanes) > 1
-    stolen, others_cores = slices.stolen_share, slices.others_cores
+    stolen, others_cpu = _percent(slices.stolen_share), _percent(slices.others_cores)
     if not sliced:
         samples = snapshot.place_of(lane).history
-        stolen = _mean_share([sample.steal_pct for sample in samples])
-        others_cores = _mean_share([sample.others_cpu_pct for sample in samples])
+        stolen = mean([sample.steal_pct for sample in samples])
+        others_cpu = mean([sample.others_cpu_pct for sample in samples])
     fits = batch_memory(lane)
     memory = (None, fits.reason) if isinstance(fits, Missing) else (fits.to_json(), "")
     state: State = "failed" if lane.phase == FAILED else "absent" if lane.phase == ABSENT else "finished"
@@ -264,11 +264,11 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         discarded_pct={reason: 100 * share for reason, share in lane.discarded_shares.items()},
         processes=read.whole("processes", lane.process.number or None, "none was started"),
         contended_slices_pct=read.number("contended_slices_pct", _percent(slices.slices_share)),
-        stolen_pct=read.number("stolen_pct", _percent(stolen)),
+        stolen_pct=read.number("stolen_pct", stolen),
         gpu_others=read.value(
             "gpu_others", gpu_others(lane), no_gpu or "the driver does not say who used the GPU"
         ),
-        others_cpu_pct=read.number("others_cpu_pct", _percent(others_cores)),
+        others_cpu_pct=read.number("others_cpu_pct", others_cpu),
         not_measured=unknown if is_script else {},
         missing=read.missing | {name: unknown[fact] for fact, name in UNREPORTED.items() if fact in unknown},
     )
@@ -326,11 +326,6 @@ def _fit(lane: LaneState) -> FitResult | None:
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-
-
-def _mean_share(percents: Sequence[Reading]) -> Reading:
-    values = [value for percent in percents if (value := known(percent)) is not None]
-    return sum(values) / len(values) / 100 if values else NOT_SAMPLED
 
 
 def _percent(share: Reading) -> Reading:

@@ -18,12 +18,9 @@ from tfmon.lanes.remote.connection import Connection, working_folder
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import HostError, other_python
 from tfmon.model.gpu_samples import GpuSample
-from tfmon.model.host_states import HostState
-from tfmon.model.readings import Reading, known
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch
-from tfmon.probes.surroundings import OthersLoad
 from tfmon.reports.findings import to_text
 
 
@@ -109,14 +106,13 @@ def examine(snapshot: Snapshot, python: Path, connected: Hosts | None) -> str:
     hosts = list(dict.fromkeys(lane.spec.host for lane in snapshot.lanes)) or [""]
 
     def report_on(host: str) -> str:
-        load = _others_load(snapshot.hosts[host])
-        lanes = (lane for lane in snapshot.lanes if lane.spec.host == host)
+        samples, lanes = snapshot.hosts[host].history, (lane for lane in snapshot.lanes if lane.spec.host == host)
         pids = tuple(pid for lane in lanes if (pid := lane.process.pid) is not None)
         if not host or connected is None:
-            return to_text(Diagnosis(gather_facts(python, imports=False, others=load, own_pids=pids)))
+            return to_text(Diagnosis(gather_facts(python, imports=False, samples=samples, own_pids=pids)))
         try:
             facts = connected.connections[host].ask(
-                questions.doctor, imports=False, folder=working_folder(), own_pids=pids, others_load=load
+                questions.doctor, imports=False, folder=working_folder(), own_pids=pids, samples=samples
             )
         except TfmonError as error:
             return error.line
@@ -127,15 +123,3 @@ def examine(snapshot: Snapshot, python: Path, connected: Hosts | None) -> str:
     with ThreadPoolExecutor(len(hosts), thread_name_prefix="tfmon-doctor") as pool:
         reports = zip(hosts, pool.map(report_on, hosts), strict=True)
         return "\n\n".join(f"On {host or 'this machine'}:\n\n{report}" for host, report in reports)
-
-
-def _others_load(machine: HostState) -> OthersLoad:
-    def mean(readings: list[Reading]) -> float | None:
-        values = [value for reading in readings if (value := known(reading)) is not None]
-        return sum(values) / len(values) / 100 if values else None
-
-    samples = machine.history
-    stolen = mean([sample.steal_pct for sample in samples])
-    cores = machine.machine.cores or 1
-    source = f"mean of {len(samples)} samples of this race, one a second"
-    return OthersLoad(mean([sample.others_cpu_pct for sample in samples]), stolen and stolen / cores, source)

@@ -7,7 +7,7 @@ from tfmon.doctor.facts import Facts
 from tfmon.doctor.nvidia import visible_devices_of
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
-from tfmon.model.readings import Missing, known
+from tfmon.model.readings import Missing, known, mean
 from tfmon.units import cores, memory, percent
 
 CHECKS = Checks()
@@ -129,19 +129,23 @@ def _free_memory(facts: Facts) -> Finding:
 
 @CHECKS.add("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
 def _load(facts: Facts) -> Finding:
-    other_load, total = facts.host.others, facts.host.cores
-    if other_load.cores is None:
+    samples, total = facts.host.samples, facts.host.cores
+    others_pct = mean(sample.others_cpu_pct for sample in samples)
+    if isinstance(others_pct, Missing):
         return not_applicable("not reported by this system")
-    if other_load.cores > OTHERS_SHARE * total:
-        result = f"other programs keep {other_load.cores:.1f} of {total} cores busy"
+    result = f"other programs keep {others_pct / 100:.1f} of {total} cores busy"
+    source = (
+        f"mean of {len(samples)} samples of this race, one a second" if samples[1:] else "during this examination"
+    )
+    if others_pct > 100 * OTHERS_SHARE * total:
         fix = "end them, or race later; `top` lists them"
-        return warning(result, f"under {percent(100 * OTHERS_SHARE)}", fix, other_load.source)
-    stolen = other_load.stolen_share or 0.0
-    if stolen > STEAL_SHARE:
+        return warning(result, f"under {percent(100 * OTHERS_SHARE)}", fix, source)
+    stolen_pct = (known(mean(sample.steal_pct for sample in samples)) or 0.0) / total
+    if stolen_pct > 100 * STEAL_SHARE:
         fix = "race on a machine with dedicated cores, or at another time"
-        result = f"{percent(100 * stolen)} of the CPU time goes to other machines"
-        return warning(result, f"under {percent(100 * STEAL_SHARE)}", fix, other_load.source)
-    return ok(f"other programs keep {other_load.cores:.1f} of {total} cores busy", other_load.source)
+        result = f"{percent(stolen_pct)} of the CPU time goes to other machines"
+        return warning(result, f"under {percent(100 * STEAL_SHARE)}", fix, source)
+    return ok(result, source)
 
 
 @CHECKS.add("power", "Power source", FAIRNESS, "/sys/class/power_supply")

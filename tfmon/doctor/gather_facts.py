@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tfmon.doctor.facts import VARIABLES, Facts
+from tfmon.model.readings import HostSample
 from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.find_gpus import look, read_visibility
 from tfmon.probes.interpreter import describe_interpreter, distributions, find_shadows, find_wheel, shadows_on
 from tfmon.probes.obstacles import LIBRARY
-from tfmon.probes.surroundings import LoadWatch, OthersLoad, read_host, read_platform
+from tfmon.probes.surroundings import LoadWatch, read_host, read_platform
 from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import recordings_folder
@@ -26,7 +27,7 @@ def gather_facts(
     *,
     imports: bool = True,
     folder: Path | None = None,
-    others: OthersLoad | None = None,
+    samples: tuple[HostSample, ...] | None = None,
     own_pids: tuple[int, ...] = (),
     environ: Mapping[str, str] = os.environ,
     root: Path = HERE,
@@ -34,7 +35,7 @@ def gather_facts(
 ) -> Facts:
     """Return the facts about an interpreter and this machine.
 
-    A race passes its processes and the load of other programs. Without `imports`, the call takes under a second.
+    A race passes its processes and the samples of the machine. Without `imports`, the call takes under a second.
     Thread: any; blocks.
     """
     begun = time.monotonic()
@@ -53,7 +54,7 @@ def gather_facts(
         machine=interpreter.machine or platform.machine,
     )
     driver = read_driver_files(root)
-    samples = tuple(look(visibility.physical_gpus))
+    gpu_samples = tuple(look(visibility.physical_gpus))
     folder = folder or Path.cwd()
     separate = wheel is None or folder.resolve() != Path(wheel.home).resolve()
     libraries = xla = imported = view = None
@@ -61,10 +62,10 @@ def gather_facts(
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
         libraries = open_libraries(interpreter.executable, wheel, environ=environ)
         xla = find_xla_files(wheel.home, folder, environ, root)
-    load = watch.finish() if others is None else others
+    load = (watch.finish(),) if samples is None else samples
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
-    if others is None and root == HERE:
+    if samples is None and root == HERE:
         view = find_view(str(folder), recordings_folder())
     return Facts(
         python=interpreter,
@@ -78,7 +79,7 @@ def gather_facts(
         libraries=libraries,
         xla=xla,
         driver=driver,
-        samples=samples,
+        samples=gpu_samples,
         host=read_host(root, load),
         imported=imported,
         view=view,

@@ -39,6 +39,12 @@ def summed(readings: Iterable[Reading]) -> Reading:
     return total
 
 
+def mean(readings: Iterable[Reading]) -> Reading:
+    """Return the mean of the known readings."""
+    values = [value for reading in readings if (value := known(reading)) is not None]
+    return sum(values) / len(values) if values else NOT_SAMPLED
+
+
 IntervalKind: TypeAlias = Literal["always-valid", "spending", "fixed"]
 ALWAYS_VALID: IntervalKind = "always-valid"
 SPENDING: IntervalKind = "spending"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tfmon.model.readings import HostSample, Missing, known
+from tfmon.model.readings import HostSample
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import in_wsl, read_machine, read_memory
 from tfmon.system.limits import limited_memory, read_text
@@ -31,15 +31,6 @@ class Platform:
 
 
 @dataclass(frozen=True, slots=True)
-class OthersLoad:
-    """The load of other programs."""
-
-    cores: float | None = None
-    stolen_share: float | None = None
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class HostFacts:
     """Processors, memory and load."""
 
@@ -49,7 +40,7 @@ class HostFacts:
     governors: tuple[str, ...] = ()
     total_bytes: int = 0
     available_bytes: int = 0
-    others: OthersLoad = OthersLoad()
+    samples: tuple[HostSample, ...] = ()
     on_battery: bool | None = None
 
 
@@ -91,17 +82,12 @@ class LoadWatch:
 
     def __init__(self) -> None:
         self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)
-        self._before = self._sample()
+        self._begun_s = self._sample().at_ns / 1e9
 
-    def finish(self) -> OthersLoad:
-        """Return the load over at least `WATCH_S`."""
-        time.sleep(max(0.0, self._before.at_ns / 1e9 + WATCH_S - time.monotonic()))
-        end = self._sample()
-        others_pct, stolen = end.others_cpu_pct, known(end.steal_pct)
-        if isinstance(others_pct, Missing):
-            return OthersLoad(source=others_pct.reason)
-        stolen_share = None if stolen is None else stolen / 100 / (os.cpu_count() or 1)
-        return OthersLoad(others_pct / 100, stolen_share, f"over {(end.at_ns - self._before.at_ns) / 1e9:.1f} s")
+    def finish(self) -> HostSample:
+        """Return the mean over at least `WATCH_S`."""
+        time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
+        return self._sample()
 
     def _sample(self) -> HostSample:
         return next(sample for sample in self._probe.sample() if isinstance(sample, HostSample))
@@ -112,7 +98,7 @@ def _own_cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def read_host(root: Path, others_load: OthersLoad) -> HostFacts:
+def read_host(root: Path, samples: tuple[HostSample, ...]) -> HostFacts:
     """Return the facts of processors and memory."""
     machine = read_machine(root)
     total, available = _memory(root)
@@ -130,7 +116,7 @@ def read_host(root: Path, others_load: OthersLoad) -> HostFacts:
         governors=tuple(sorted({read_text(file).strip() for file in files} - {""})),
         total_bytes=total,
         available_bytes=available,
-        others=others_load,
+        samples=samples,
         on_battery=all(online == "0" for online in mains) if mains else None,
     )
 

@@ -22,14 +22,14 @@ from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import plain
 from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import ClockReason, GpuFault, GpuSample, SlowReading
-from tfmon.model.readings import Missing
+from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import find_gpus
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.find_gpus import read_visibility
+from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Distribution, Interpreter
 from tfmon.probes.nvidia.nvml import NvmlFailure
 from tfmon.probes.obstacles import GpuVisibility
-from tfmon.probes.surroundings import OthersLoad
 
 
 class Host2(Connection):
@@ -79,14 +79,14 @@ def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(host, monkeypatch
     asked = []
 
     def gather(python: str, **options: object) -> Facts:
-        asked.append((python, options["own_pids"], options["others"]))
+        asked.append((python, options["own_pids"], options["samples"]))
         return sent
 
     monkeypatch.setattr("tfmon.doctor.gather_facts.gather_facts", gather)
-    others = OthersLoad(cores=0.5, stolen_share=None, source="this race")
-    facts = host.ask(questions.doctor, True, "/nowhere", "~/python", own_pids=(3, 4), others_load=others)
+    samples = (unknown_host(7, NOT_READ),)
+    facts = host.ask(questions.doctor, True, "/nowhere", "~/python", own_pids=(3, 4), samples=samples)
     assert facts == replace(sent, environ={"KERAS_BACKEND": "torch"})
-    assert asked == [(str(Path("~/python").expanduser()), (3, 4), others)]
+    assert asked == [(str(Path("~/python").expanduser()), (3, 4), samples)]
 
 
 def test_trouble_is_one_line(host, monkeypatch):

@@ -17,12 +17,12 @@ from tfmon.model.codec import plain, read
 from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
+from tfmon.model.readings import HostSample
 from tfmon.probes import find_gpus
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
-from tfmon.probes.surroundings import OthersLoad
 from tfmon.system.view_files import recordings_folder, settle, sweep
 
 
@@ -81,13 +81,13 @@ def doctor(
     folder: str,
     python: str = "",
     own_pids: tuple[int, ...] = (),
-    others_load: OthersLoad | None = None,
+    samples: tuple[HostSample, ...] | None = None,
 ) -> Facts:
-    """Gather the doctor's facts; with `others_load`, for a running race."""
+    """Gather the doctor's facts; with `samples`, for a running race."""
     from tfmon.doctor.gather_facts import gather_facts
 
     examined = os.path.expanduser(python) or sys.executable  # noqa: PTH111 - it may be a bare command
-    return gather_facts(examined, imports=imports, folder=Path(folder), others=others_load, own_pids=own_pids)
+    return gather_facts(examined, imports=imports, folder=Path(folder), samples=samples, own_pids=own_pids)
 
 
 QUESTIONS: dict[str, Callable[..., object]] = {
