@@ -13,7 +13,6 @@ from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DRIVER, wanted_libraries
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
-from tfmon.probes.obstacles import doubt, driver_obstacle, hidden_obstacle, visible_gpus
 
 CHECKS = Checks()
 
@@ -30,7 +29,7 @@ _NO_GPU = "the driver lists no GPU"
 def _driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
-    obstacle = driver_obstacle(facts.visibility)
+    obstacle = facts.visibility.driver_obstacle()
     if obstacle is not None and facts.visibility.amd_gpus and not facts.has_nvidia:
         return not_applicable("the machine has an AMD GPU")
     if obstacle is None:
@@ -93,14 +92,14 @@ def _visible_devices(facts: Facts) -> Finding:
     evidence = "CUDA_VISIBLE_DEVICES is not set" if value is None else f'CUDA_VISIBLE_DEVICES="{value}"'
     if not facts.visibility.physical_gpus:
         return not_applicable(f"{_NO_GPU}; {evidence}")
-    obstacle = hidden_obstacle(facts.visibility)
+    obstacle = facts.visibility.hidden_obstacle()
     if obstacle is not None:
         return broken(
             obstacle.reason, "a GPU that is listed", "unset CUDA_VISIBLE_DEVICES, or set it to 0", evidence
         )
-    if text := doubt(facts.visibility):
+    if text := facts.visibility.doubt():
         return warning(text, "an order that is certain", "export CUDA_DEVICE_ORDER=PCI_BUS_ID", evidence)
-    seen = visible_gpus(facts.visibility)
+    seen = facts.visibility.visible_gpus()
     total = len(facts.visibility.physical_gpus)
     together = "--lane gpu:all trains on all of them together" if len(seen) > 1 else ""
     return ok(f"{len(seen)} of {total}: {', '.join(gpu.name for gpu in seen)}", evidence, together)
@@ -174,7 +173,7 @@ def _compute_mode(facts: Facts) -> Finding:
 
 def visible_devices_of(facts: Facts) -> list[Gpu]:
     """Return the visible GPUs, or all GPUs."""
-    return visible_gpus(facts.visibility) or list(facts.visibility.physical_gpus)
+    return facts.visibility.visible_gpus() or list(facts.visibility.physical_gpus)
 
 
 def _written(capability: tuple[int, int]) -> str:

@@ -18,7 +18,6 @@ from tfmon.doctor.checks import (
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import fits, misfits, package, release, requirements
 from tfmon.probes.interpreter import BUILDS
-from tfmon.probes.obstacles import wheel_obstacle
 
 CHECKS = Checks()
 
@@ -166,7 +165,7 @@ def _keras_backend(facts: Facts) -> Finding:
 def _gpu_build(facts: Facts) -> Finding:
     if facts.platform.system != "Linux" or facts.wheel is None:
         return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
-    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    obstacle = facts.visibility.wheel_obstacle(facts.wheel)
     if obstacle is not None:
         return broken(
             obstacle.reason, "a build with CUDA", remedies.gpu_build(facts), "build_info: is_cuda_build False"
@@ -192,7 +191,7 @@ def _metal(facts: Facts) -> Finding:
         version = ".".join(map(str, facts.python.version[:2]))
         result = f"Python {version}: tensorflow-metal has no wheel for it"
         return broken(result, "Python 3.9 to 3.12", fix + remedies.tensorflow_package(facts))
-    obstacle = wheel_obstacle(facts.visibility, facts.wheel)
+    obstacle = facts.visibility.wheel_obstacle(facts.wheel)
     if obstacle is not None or facts.wheel is None:
         result = obstacle.reason if obstacle else "not installed"
         return broken(result, f"tensorflow-metal {remedies.METAL}", wanted)

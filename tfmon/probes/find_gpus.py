@@ -14,29 +14,9 @@ from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu, Probe, absent_gpu, within
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
-from tfmon.probes.nvidia.nvml import (
-    BROKEN_LIBRARY,
-    LIBRARY_NOT_FOUND,
-    CallFailedError,
-    Nvml,
-    NvmlFailure,
-    list_instances,
-    list_physical_gpus,
-    open_nvml,
-)
+from tfmon.probes.nvidia import nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
-from tfmon.probes.obstacles import (
-    AMD_VARIABLES,
-    LIBRARY,
-    GpuVisibility,
-    doubt,
-    driver_obstacle,
-    hidden_obstacle,
-    system_obstacle,
-    visible_gpus,
-    visible_instances_of,
-    wheel_obstacle,
-)
+from tfmon.probes.obstacles import AMD_VARIABLES, LIBRARY, GpuVisibility
 from tfmon.probes.other_gpus import AmdProbe, AppleProbe, list_amd_gpus
 from tfmon.system.limits import read_text
 
@@ -113,22 +93,22 @@ def read_visibility(
 
 def conclude(visibility: GpuVisibility, wheel: Callable[[], Wheel | None]) -> GpuSearch:
     """Return the usable GPUs, or the first obstacle."""
-    obstacle = system_obstacle(visibility)
+    obstacle = visibility.system_obstacle()
     if obstacle is None:
-        obstacle = driver_obstacle(visibility) or hidden_obstacle(visibility)
+        obstacle = visibility.driver_obstacle() or visibility.hidden_obstacle()
         installed = wheel()
         for_amd = installed is not None and installed.rocm
         if visibility.amd_gpus and (for_amd or (obstacle is not None and not visibility.has_nvidia)):
             return _conclude_amd(visibility, installed)
         if obstacle is None:
-            obstacle = wheel_obstacle(visibility, installed)
+            obstacle = visibility.wheel_obstacle(installed)
     if obstacle is not None:
         return GpuSearch(reason=obstacle.reason, hint=obstacle.hint)
     if visibility.system == "Darwin":
         return GpuSearch(gpus=(Gpu(index=0, uuid="apple-gpu-0", name="Apple GPU", physical_gpu=0),))
-    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(visible_gpus(visibility)))
-    instances = visible_instances_of(visibility, {gpu.uuid: gpu.index for gpu in gpus})
-    return GpuSearch(gpus=gpus, instances=instances, note=doubt(visibility), driver=visibility.driver)
+    gpus = tuple(replace(gpu, index=index) for index, gpu in enumerate(visibility.visible_gpus()))
+    instances = visibility.visible_instances({gpu.uuid: gpu.index for gpu in gpus})
+    return GpuSearch(gpus=gpus, instances=instances, note=visibility.doubt(), driver=visibility.driver)
 
 
 def _conclude_amd(visibility: GpuVisibility, wheel: Wheel | None) -> GpuSearch:
@@ -158,35 +138,35 @@ def with_devices(machine: Machine, search: GpuSearch, wheel: Wheel | None) -> Ma
     )
 
 
-def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], NvmlFailure | None, str]:
+def _list_gpus(library: str) -> tuple[tuple[Gpu, ...], nvml.NvmlFailure | None, str]:
     import ctypes  # late: not needed without a GPU
 
     try:
         ctypes.CDLL(library)
     except OSError as error:  # avoids the import of pynvml
         absent = library in str(error) and "no such file" in str(error).casefold()  # not a dependency
-        return (), NvmlFailure(LIBRARY_NOT_FOUND if absent else BROKEN_LIBRARY), ""
+        return (), nvml.NvmlFailure(nvml.LIBRARY_NOT_FOUND if absent else nvml.BROKEN_LIBRARY), ""
     try:
-        nvml = open_nvml()
-    except CallFailedError as error:
+        opened = nvml.open_nvml()
+    except nvml.CallFailedError as error:
         return (), error.failure, ""
-    version = nvml.ask("nvmlSystemGetDriverVersion") or ""
+    version = opened.ask("nvmlSystemGetDriverVersion") or ""
     try:
-        listed, failure = list_physical_gpus(nvml)
-        return tuple(_with_facts(nvml, gpu, handle) for gpu, handle in listed), failure, version
-    except CallFailedError as error:
+        listed, failure = nvml.list_physical_gpus(opened)
+        return tuple(_with_facts(opened, gpu, handle) for gpu, handle in listed), failure, version
+    except nvml.CallFailedError as error:
         return (), error.failure, version
     finally:
-        nvml.ask("nvmlShutdown")
+        opened.ask("nvmlShutdown")
 
 
-def _with_facts(nvml: Nvml, gpu: Gpu, handle: Any) -> Gpu:
+def _with_facts(opened: nvml.Nvml, gpu: Gpu, handle: Any) -> Gpu:
     """Source: NVML; limits in mW."""
-    instances = list_instances(nvml, gpu, handle)
-    limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
-    default_mw = nvml.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
-    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
-    mode = nvml.ask("nvmlDeviceGetComputeMode", handle)
+    instances = nvml.list_instances(opened, gpu, handle)
+    limit_mw = opened.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+    default_mw = opened.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    capability = opened.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    mode = opened.ask("nvmlDeviceGetComputeMode", handle)
     return replace(
         gpu,
         instances=None if instances is None else tuple(instance for instance, _ in instances),

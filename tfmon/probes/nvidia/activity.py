@@ -10,14 +10,7 @@ from typing import Any
 from tfmon.model.gpu_samples import GpuActivity
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS
-from tfmon.probes.nvidia.nvml import (
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    UNSUPPORTED,
-    CallFailedError,
-    DeviceCalls,
-    NvmlFailure,
-)
+from tfmon.probes.nvidia import nvml
 
 KERNELS = 1
 """As in `nvmlGpmMetricId_t`."""
@@ -33,7 +26,7 @@ EVERY_NS = 1_900_000_000
 MIB = 2**20
 NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
 NO_GPM = Missing("only told from Hopper on (compute capability 9.0)")
-_UNSUPPORTED = tuple(Missing(NvmlFailure(code).reason) for code in UNSUPPORTED)
+_UNSUPPORTED = tuple(Missing(nvml.NvmlFailure(code).reason) for code in nvml.UNSUPPORTED)
 _NO_METRIC = Missing("the driver does not report this of this GPU")
 
 
@@ -43,7 +36,7 @@ class ActivityMeter:
     Several compute instances in one GPU instance (MIG) share one figure.
     """
 
-    def __init__(self, device: DeviceCalls, whole: DeviceCalls) -> None:
+    def __init__(self, device: nvml.DeviceCalls, whole: nvml.DeviceCalls) -> None:
         self._device = device
         self._whole = whole
         self._ready = False
@@ -72,19 +65,19 @@ class ActivityMeter:
         return metrics[_SM] if isinstance(metrics[KERNELS], Missing) else metrics[KERNELS]
 
     def traffic(self) -> tuple[Reading, Reading]:
-        """Return the bytes per second sent and received over PCIe; raises CallFailedError."""
+        """Return the bytes per second sent and received over PCIe; raises nvml.CallFailedError."""
         metrics = self._metrics()
         if metrics == FIRST_SAMPLE:
             return FIRST_SAMPLE, FIRST_SAMPLE
         if isinstance(metrics, Missing) or isinstance(metrics[_SENT], Missing):
-            raise CallFailedError(NOT_SUPPORTED if metrics in _UNSUPPORTED else NOT_FOUND)
+            raise nvml.CallFailedError(nvml.NOT_SUPPORTED if metrics in _UNSUPPORTED else nvml.NOT_FOUND)
         return metrics[_SENT], metrics[_RECEIVED]
 
     def close(self) -> None:
         """Release the samples."""
         for sample in (self._before, self._spare):
             if sample is not None:
-                with contextlib.suppress(CallFailedError):
+                with contextlib.suppress(nvml.CallFailedError):
                     self._whole.library("nvmlGpmSampleFree", sample)
         self._before = self._spare = None
 
@@ -109,7 +102,7 @@ class ActivityMeter:
     def _prepare(self) -> None:
         if not self._ready:
             if not self._whole.call("nvmlGpmQueryDeviceSupport").isSupportedDevice:
-                raise CallFailedError(NOT_SUPPORTED)
+                raise nvml.CallFailedError(nvml.NOT_SUPPORTED)
             if self._device is not self._whole:
                 self._instance = self._device.call("nvmlDeviceGetGpuInstanceId")
             self._ready = True
@@ -126,7 +119,7 @@ class ActivityMeter:
         self._whole.library("nvmlGpmMetricsGet", known)
         values = {number: _value(known.metrics[index]) for index, number in enumerate(_METRICS)}
         if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):
-            raise CallFailedError(int(known.metrics[0].nvmlReturn) or NOT_FOUND)
+            raise nvml.CallFailedError(int(known.metrics[0].nvmlReturn) or nvml.NOT_FOUND)
         return {
             number: value if isinstance(value, Missing) else value * MIB if number in _RATES else min(100.0, value)
             for number, value in values.items()

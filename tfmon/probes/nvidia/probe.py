@@ -16,28 +16,16 @@ from tfmon.model.gpu_samples import GpuFault, GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Backoff, Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
+from tfmon.probes.nvidia import nvml
 from tfmon.probes.nvidia.device import UNRELIABLE_LIST, WSL, DriverContext, NvidiaDevice
-from tfmon.probes.nvidia.nvml import (
-    CRASHES,
-    LIBRARY_MISMATCH,
-    LIBRARY_NOT_FOUND,
-    NO_ANSWER,
-    NOT_LISTED,
-    WRONG_PACKAGE,
-    CallFailedError,
-    DeviceFailedError,
-    Nvml,
-    NvmlFailure,
-    list_instances,
-    list_physical_gpus,
-    open_nvml,
-)
 from tfmon.probes.nvidia.power import FaultLog
 from tfmon.system.programs import run_program
 
 _RETRY_S = 30.0
 """Until the driver is opened again after a failure."""
-_PERMANENT = frozenset({LIBRARY_MISMATCH, LIBRARY_NOT_FOUND, WRONG_PACKAGE, CRASHES, NO_ANSWER})
+_PERMANENT = frozenset(
+    {nvml.LIBRARY_MISMATCH, nvml.LIBRARY_NOT_FOUND, nvml.WRONG_PACKAGE, nvml.CRASHES, nvml.NO_ANSWER}
+)
 _REHEARSAL_S = 10.0
 
 
@@ -59,7 +47,7 @@ class NvidiaProbe(GpuProbe):
         super().__init__(gpus, clock_ns)
         self._takes_all = not gpus
         self._devices: dict[str, NvidiaDevice] = {}
-        self._failures: dict[str, NvmlFailure] = {}
+        self._failures: dict[str, nvml.NvmlFailure] = {}
         """Of unreadable GPUs."""
         self._root = root
         self._survives = survives or survives_sampling
@@ -68,9 +56,9 @@ class NvidiaProbe(GpuProbe):
         self._rehearsed = False
         self._fault_log = FaultLog()
         self._backoff = Backoff(clock_ns)
-        self._nvml: Nvml | None = None
+        self._nvml: nvml.Nvml | None = None
         self._retry_at_ns: int | None = 0
-        self.failure: NvmlFailure | None = None
+        self.failure: nvml.NvmlFailure | None = None
 
     def sample(self) -> Iterable[Event]:
         """Sample each GPU; see `NvidiaDevice.sample`."""
@@ -86,7 +74,7 @@ class NvidiaProbe(GpuProbe):
         if gpu.uuid not in self._failures:
             try:
                 return self._devices[gpu.uuid].sample(at_ns, faults)
-            except DeviceFailedError as error:
+            except nvml.DeviceFailedError as error:
                 self._failures[gpu.uuid] = error.failure
         return absent_gpu(gpu, at_ns, self._failures[gpu.uuid].reason, faults)
 
@@ -105,11 +93,11 @@ class NvidiaProbe(GpuProbe):
         self._retry_at_ns = None
         try:
             self._rehearse()
-            self._nvml = opened = open_nvml()
-            gpus, failure = list_physical_gpus(opened)
+            self._nvml = opened = nvml.open_nvml()
+            gpus, failure = nvml.list_physical_gpus(opened)
             if not gpus and failure is not None:
-                raise CallFailedError(failure.code)
-        except CallFailedError as error:
+                raise nvml.CallFailedError(failure.code)
+        except nvml.CallFailedError as error:
             self.failure, self._failures = error.failure, dict.fromkeys(self._gpus, error.failure)
             return
         self.failure = None
@@ -124,22 +112,24 @@ class NvidiaProbe(GpuProbe):
         self._devices = {}
         for gpu, handle in gpus:
             self._attach(opened, gpu, handle, context)
-        absent = failure or NvmlFailure(NOT_LISTED)
+        absent = failure or nvml.NvmlFailure(nvml.NOT_LISTED)
         self._failures = {uuid: absent for uuid in self._gpus if uuid not in self._devices}
 
-    def _attach(self, nvml: Nvml, listed: Gpu, handle: Any, context: DriverContext) -> None:
+    def _attach(self, opened: nvml.Nvml, listed: Gpu, handle: Any, context: DriverContext) -> None:
         if self._takes_all:
             self._gpus.setdefault(listed.uuid, listed)
-        instances = list_instances(nvml, listed, handle)
+        instances = nvml.list_instances(opened, listed, handle)
         gpu = self._gpus.get(listed.uuid)
         if gpu is not None:
-            self._devices[gpu.uuid] = NvidiaDevice(gpu, nvml, handle, context, split=instances is not None)
+            self._devices[gpu.uuid] = NvidiaDevice(gpu, opened, handle, context, split=instances is not None)
         for listed_instance, instance_handle in instances or ():
             if gpu is not None:
                 self._gpus.setdefault(listed_instance.uuid, replace(listed_instance, index=gpu.index))
             instance = self._gpus.get(listed_instance.uuid)
             if instance is not None:
-                self._devices[instance.uuid] = NvidiaDevice(instance, nvml, instance_handle, context, whole=handle)
+                self._devices[instance.uuid] = NvidiaDevice(
+                    instance, opened, instance_handle, context, whole=handle
+                )
 
     def _rehearse(self) -> None:
         """Try a sample once on WSL2, because the library may crash."""
@@ -147,7 +137,7 @@ class NvidiaProbe(GpuProbe):
             self._rehearsed = True
             survives = self._survives()
             if not survives:
-                raise CallFailedError(NO_ANSWER if survives is None else CRASHES)
+                raise nvml.CallFailedError(nvml.NO_ANSWER if survives is None else nvml.CRASHES)
 
     def _plan_retry(self) -> None:
         failures = [*self._failures.values()] if self.failure is None else [self.failure]
