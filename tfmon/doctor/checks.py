@@ -45,10 +45,11 @@ Judge: TypeAlias = Callable[[Facts], Finding]
 class Checks(list[Check]):
     """The checks of one module, in the order of the report."""
 
-    def add(self, id: str, title: str, subject: str, source: str) -> Callable[[Judge], Judge]:
-        """Return a decorator that adds a check."""
+    def add(self, title: str, subject: str, source: str) -> Callable[[Judge], Judge]:
+        """Return a decorator that adds a check with the id of a function's name."""
 
         def decorate(judge: Judge) -> Judge:
+            id = judge.__name__.lstrip("_").replace("_", "-")
             self.append(Check(id, title, subject, source, judge))
             return judge
 

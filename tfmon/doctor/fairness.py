@@ -28,7 +28,7 @@ _SLOWING = {
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
-@CHECKS.add("gpu-free", "GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
+@CHECKS.add("GPU free", FAIRNESS, "nvmlDeviceGetSamples, nvmlDeviceGetMemoryInfo")
 def _gpu_free(facts: Facts) -> Finding:
     seen = _samples(facts)
     if not seen:
@@ -54,7 +54,7 @@ def _gpu_free(facts: Facts) -> Finding:
     return ok(", ".join(f"GPU {sample.index} {_use(sample)}" for sample in seen))
 
 
-@CHECKS.add("gpu-power", "GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
+@CHECKS.add("GPU power limit", FAIRNESS, "nvmlDeviceGetPowerManagementDefaultLimit")
 def _gpu_power(facts: Facts) -> Finding:
     limits = [
         (device.index, device.power_limit_w, device.power_default_w)
@@ -70,7 +70,7 @@ def _gpu_power(facts: Facts) -> Finding:
     return ok(", ".join(f"{limit_w:.0f} W" for _, limit_w, _ in limits))
 
 
-@CHECKS.add("gpu-clocks", "GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
+@CHECKS.add("GPU clocks and link", FAIRNESS, "as the GPU's pane: see docs/numbers.md")
 def _gpu_clocks(facts: Facts) -> Finding:
     seen = [sample for sample in _samples(facts) if not isinstance(sample.clocks.reasons, Missing)]
     if not seen:
@@ -87,8 +87,8 @@ def _gpu_clocks(facts: Facts) -> Finding:
     return ok("not lowered, and all lanes of the link")
 
 
-@CHECKS.add("cores", "Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
-def _usable_cores(facts: Facts) -> Finding:
+@CHECKS.add("Usable cores", FAIRNESS, f"{KERNEL}cgroup-v2.html#cpu; sched_getaffinity(2)")
+def _cores(facts: Facts) -> Finding:
     host = facts.host
     if host.usable_cores >= host.cores:
         return ok(f"all {host.cores}")
@@ -102,7 +102,7 @@ def _usable_cores(facts: Facts) -> Finding:
     return warning(f"{cores(host.usable_cores)} of {host.cores} cores", "all of them", fix)
 
 
-@CHECKS.add("governor", "CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
+@CHECKS.add("CPU governor", FAIRNESS, f"{KERNEL}pm/cpufreq.html")
 def _governor(facts: Facts) -> Finding:
     if not facts.host.governors:
         return not_applicable("not reported by this system")
@@ -114,8 +114,8 @@ def _governor(facts: Facts) -> Finding:
     return ok(names)
 
 
-@CHECKS.add("memory", "Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
-def _free_memory(facts: Facts) -> Finding:
+@CHECKS.add("Memory", FAIRNESS, "/proc/meminfo; memory.max of the control group")
+def _memory(facts: Facts) -> Finding:
     host = facts.host
     if not host.total_bytes:
         return not_applicable("not reported by this system")
@@ -127,7 +127,7 @@ def _free_memory(facts: Facts) -> Finding:
     return ok(result)
 
 
-@CHECKS.add("load", "Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
+@CHECKS.add("Load of others", FAIRNESS, "/proc/stat; in a race, its samples")
 def _load(facts: Facts) -> Finding:
     samples, total = facts.host.samples, facts.host.cores
     others_pct = mean(sample.others_cpu_pct for sample in samples)
@@ -148,7 +148,7 @@ def _load(facts: Facts) -> Finding:
     return ok(result, source)
 
 
-@CHECKS.add("power", "Power source", FAIRNESS, "/sys/class/power_supply")
+@CHECKS.add("Power source", FAIRNESS, "/sys/class/power_supply")
 def _power(facts: Facts) -> Finding:
     if facts.host.on_battery is None:
         return not_applicable("no battery found")
@@ -158,10 +158,7 @@ def _power(facts: Facts) -> Finding:
 
 
 @CHECKS.add(
-    "environment",
-    "Environment variables",
-    FAIRNESS,
-    f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables",
+    "Environment variables", FAIRNESS, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
 )
 def _environment(facts: Facts) -> Finding:
     result = [
@@ -184,7 +181,7 @@ def _environment(facts: Facts) -> Finding:
     return ok("none that changes speed")
 
 
-@CHECKS.add("views", "Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
+@CHECKS.add("Views of the folder", FAIRNESS, f"{KERNEL}../filesystems/overlayfs.html; user_namespaces(7)")
 def _views(facts: Facts) -> Finding:
     if facts.view is None:
         return not_applicable("not tried")

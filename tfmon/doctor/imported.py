@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from tfmon.doctor import remedies
 from tfmon.doctor.checks import GPU, TENSORFLOW, Checks, Finding, broken, not_applicable, ok, warning
@@ -16,15 +16,24 @@ from tfmon.model.lane_texts import signal_name
 CHECKS = Checks()
 
 _SKIPPED = "TensorFlow was not imported"
-Known: TypeAlias = tuple[tuple[str, str, str], ...]
+Remedy: TypeAlias = str | Callable[[Facts], str]
+Known: TypeAlias = tuple[tuple[str, str, Remedy], ...]
 
 
-class Seen(NamedTuple):
-    """A known message."""
+def _upgrade_protobuf(facts: Facts) -> str:
+    return remedies.install(facts, "--upgrade", _required(facts, "protobuf"))
 
-    meaning: str
-    remedy: str
-    line: str
+
+def _install_numpy(facts: Facts) -> str:
+    return remedies.install(facts, _required(facts, "numpy"))
+
+
+def _install_packages(facts: Facts) -> str:
+    return remedies.install(facts, remedies.same_tensorflow(facts))
+
+
+def _required(facts: Facts, name: str) -> str:
+    return next((package(requirement) for requirement in requirements(facts) if requirement.name == name), name)
 
 
 _FATAL: Known = (
@@ -37,19 +46,19 @@ _FATAL: Known = (
         r"Detected incompatible Protobuf Gencode/Runtime versions|Descriptors cannot be created directly"
         r"|cannot import name '(builder|runtime_version)' from 'google\.protobuf",
         "protobuf does not fit this TensorFlow",
-        ":protobuf",
+        _upgrade_protobuf,
     ),
     (
         r"_ARRAY_API not found|compiled using NumPy 1\.x|numpy\.core\.(multiarray|umath) failed to import"
         r"|numpy\.dtype size changed",
         "NumPy does not fit this TensorFlow",
-        ":numpy",
+        _install_numpy,
     ),
     (
         r"libmetal_plugin\.dylib[\s\S]{0,400}?(Symbol not found|image not found|Library not loaded)"
         r"|Symbol not found[\s\S]{0,400}?libmetal_plugin\.dylib",
         "tensorflow-metal does not fit this TensorFlow",
-        ":metal",
+        remedies.metal,
     ),
     (
         r"incompatible architecture|have 'x86_64', need 'arm64|have 'arm64', need 'x86_64",
@@ -66,17 +75,21 @@ _FATAL: Known = (
         "libraries are loaded in an order that leaves no room for thread-local storage",
         "put the library that it names into LD_PRELOAD",
     ),
-    (r"([\w.+-]+\.so[\w.]*): cannot open shared object file", "the library {0} is missing", ":tensorflow"),
-    (r"No module named '([\w.]+)'", "the module {0}, which TensorFlow needs, is missing", ":packages"),
+    (
+        r"([\w.+-]+\.so[\w.]*): cannot open shared object file",
+        "the library {0} is missing",
+        remedies.reinstall_tensorflow,
+    ),
+    (r"No module named '([\w.]+)'", "the module {0}, which TensorFlow needs, is missing", _install_packages),
     (r"MemoryError|std::bad_alloc|Cannot allocate memory", "there is not enough memory", "end other programs"),
 )
-"""Pattern, meaning ({0}: first group), remedy or key of `_REMEDIES`. The first counts."""
+"""Pattern, meaning ({0}: first group) and remedy. The first counts."""
 
 _NO_GPU: Known = (
     (
         r"Cannot dlopen some GPU libraries|Could not load dynamic library '([\w.]+)'",
         "a CUDA library that it needs did not load",
-        ":cuda",
+        remedies.cuda_libraries,
     ),
     (
         r"driver version is insufficient for CUDA runtime|CUDA_ERROR_INSUFFICIENT_DRIVER|UNKNOWN ERROR \(35\)",
@@ -111,7 +124,7 @@ _NO_GPU: Known = (
     (
         r"UNKNOWN ERROR \(303\)|Could not find cuda drivers|CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
         "TensorFlow finds no CUDA driver (libcuda.so.1)",
-        ":driver",
+        remedies.install_driver,
     ),
     (
         r"Ignoring visible gpu device[\s\S]{0,300}?(minimum required Cuda capability|compute capability)",
@@ -135,17 +148,17 @@ _DOUBTS: Known = (
     (
         r"Loaded runtime CuDNN library: ([\d.]+) but source was compiled with: ([\d.]+)",
         "cuDNN is older than the one TensorFlow was built with",
-        ":cuda",
+        remedies.cuda_libraries,
     ),
     (
         r"Protobuf gencode version .* is .*older than the runtime version",
         "protobuf is newer than what TensorFlow was generated with; it still works",
-        ":protobuf",
+        _upgrade_protobuf,
     ),
     (
         r"Could not load UFF|libdevice not found|Couldn't get ptxas version|ptxas.*not found|Can't find libdevice",
         "XLA finds no ptxas or libdevice, so that jit_compile fails on the GPU",
-        ":cuda",
+        remedies.cuda_libraries,
     ),
 )
 
@@ -158,8 +171,8 @@ _HARMLESS = (
 )
 
 
-@CHECKS.add("import", "Import", TENSORFLOW, "import tensorflow, in a child")
-def _import_works(facts: Facts) -> Finding:
+@CHECKS.add("Import", TENSORFLOW, "import tensorflow, in a child")
+def _import(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None:
         return not_applicable(_SKIPPED)
@@ -172,9 +185,9 @@ def _import_works(facts: Facts) -> Finding:
         fix = "look for a slow file system or a driver that hangs (`nvidia-smi`), then run it again"
         return broken(result, expected, fix, *evidence)
     result = f"ends with {signal_name(number)}" if number > 0 else "fails"
-    known = _first_known(facts, imported.text, _FATAL)
-    if known is not None:
-        return broken(f"{result}: {known.meaning}", expected, known.remedy, known.line, *evidence)
+    if known := _first_known(facts, imported.text, _FATAL):
+        meaning, fix, line = known
+        return broken(f"{result}: {meaning}", expected, fix, line, *evidence)
     if number == signal.SIGILL:
         result = "ends with SIGILL: an instruction that this processor does not have"
         fix = "use a Python built for this processor (no Rosetta, no emulation), or a machine with AVX"
@@ -188,7 +201,7 @@ def _import_works(facts: Facts) -> Finding:
     return broken(result, expected, remedies.reinstall_tensorflow(facts), *evidence)
 
 
-@CHECKS.add("devices", "TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
+@CHECKS.add("TensorFlow's GPUs", GPU, "tf.config.list_physical_devices")
 def _devices(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None or not imported.works:
@@ -196,9 +209,9 @@ def _devices(facts: Facts) -> Finding:
     if imported.gpus:
         return ok(f"{len(imported.gpus)}: {', '.join(imported.gpus)}")
     expected = "at least one GPU"
-    known = _first_known(facts, imported.text, _NO_GPU)
-    if known is not None:
-        return broken(f"none: {known.meaning}", expected, known.remedy, known.line)
+    if known := _first_known(facts, imported.text, _NO_GPU):
+        meaning, fix, line = known
+        return broken(f"none: {meaning}", expected, fix, line)
     obstacle = facts.obstacle
     if obstacle is not None:
         return broken(f"none: {obstacle.reason}", expected, obstacle.hint, *imported.text.splitlines()[-3:])
@@ -208,40 +221,26 @@ def _devices(facts: Facts) -> Finding:
     return broken("none, and TensorFlow gives no reason", expected, fix, *imported.text.splitlines()[-8:])
 
 
-@CHECKS.add("messages", "TensorFlow's messages", GPU, "its stderr")
+@CHECKS.add("TensorFlow's messages", GPU, "its stderr")
 def _messages(facts: Facts) -> Finding:
     imported = facts.imported
     if imported is None or not imported.works:
         return not_applicable(_SKIPPED if imported is None else "TensorFlow cannot be imported")
     harmless = [meaning for pattern, meaning in _HARMLESS if re.search(pattern, imported.text)]
-    known = _first_known(facts, imported.text, _DOUBTS)
-    if known is not None:
-        return warning(known.meaning, "no such message", known.remedy, known.line)
+    if known := _first_known(facts, imported.text, _DOUBTS):
+        meaning, fix, line = known
+        return warning(meaning, "no such message", fix, line)
     result = f"harmless: {'; '.join(harmless)}" if harmless else "none that matters"
     return ok(result, *imported.text.strip().splitlines())
 
 
-_REMEDIES: dict[str, Callable[[Facts], str]] = {
-    ":protobuf": lambda facts: remedies.install(facts, "--upgrade", _required(facts, "protobuf")),
-    ":numpy": lambda facts: remedies.install(facts, _required(facts, "numpy")),
-    ":metal": remedies.metal,
-    ":cuda": remedies.cuda_libraries,
-    ":driver": remedies.install_driver,
-    ":tensorflow": remedies.reinstall_tensorflow,
-    ":packages": lambda facts: remedies.install(facts, remedies.same_tensorflow(facts)),
-}
-
-
-def _first_known(facts: Facts, text: str, table: Known) -> Seen | None:
+def _first_known(facts: Facts, text: str, table: Known) -> tuple[str, str, str] | None:
+    """Return the meaning, the remedy and the line of the first known message."""
     for pattern, meaning, remedy in table:
         match = re.search(pattern, text, re.MULTILINE)
         if match is not None:
             begin, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.start())
             line = text[begin : end if end >= 0 else len(text)].strip()[:300]
-            fix = _REMEDIES[remedy](facts) if remedy in _REMEDIES else remedy
-            return Seen(meaning.format(*(group or "" for group in match.groups())), fix, line)
+            fix = remedy if isinstance(remedy, str) else remedy(facts)
+            return meaning.format(*(group or "" for group in match.groups())), fix, line
     return None
-
-
-def _required(facts: Facts, name: str) -> str:
-    return next((package(requirement) for requirement in requirements(facts) if requirement.name == name), name)

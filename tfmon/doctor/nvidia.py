@@ -25,7 +25,7 @@ _LEAST_DRIVER_WINDOWS = {12: "527.41", 13: "580"}
 _NO_GPU = "the driver lists no GPU"
 
 
-@CHECKS.add("driver", "NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
+@CHECKS.add("NVIDIA driver", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceQueries.html")
 def _driver(facts: Facts) -> Finding:
     if facts.visibility.system != "Linux":
         return not_applicable("Linux only")
@@ -51,7 +51,7 @@ def _driver(facts: Facts) -> Finding:
     return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
 
 
-@CHECKS.add("driver-files", "Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
+@CHECKS.add("Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
 def _driver_files(facts: Facts) -> Finding:
     if not facts.driver.nodes:
         return not_applicable("no files of the driver in /dev")
@@ -67,7 +67,7 @@ def _driver_files(facts: Facts) -> Finding:
     return ok(" ".join(facts.driver.nodes))
 
 
-@CHECKS.add("driver-version", "Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
+@CHECKS.add("Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")
 def _driver_version(facts: Facts) -> Finding:
     cuda = release(facts.build.cuda_version)
     if not facts.visibility.physical_gpus or not cuda:
@@ -82,9 +82,7 @@ def _driver_version(facts: Facts) -> Finding:
     return ok(have or "unknown", evidence)
 
 
-@CHECKS.add(
-    "visible-devices", "Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables"
-)
+@CHECKS.add("Visible GPUs", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#cuda-environment-variables")
 def _visible_devices(facts: Facts) -> Finding:
     value = facts.visibility.visible
     if facts.platform.system != "Linux":
@@ -112,12 +110,7 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
 """
 
 
-@CHECKS.add(
-    "compute-capability",
-    "GPU in the wheel",
-    GPU,
-    f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility",
-)
+@CHECKS.add("GPU in the wheel", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility")
 def _compute_capability(facts: Facts) -> Finding:
     devices = [(gpu, gpu.capability) for gpu in visible_devices_of(facts) if gpu.capability is not None]
     known = facts.build.capabilities
@@ -143,7 +136,7 @@ def _compute_capability(facts: Facts) -> Finding:
     return ok(", ".join(names), built, *evidence)
 
 
-@CHECKS.add("compute-mode", "Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
+@CHECKS.add("Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def _compute_mode(facts: Facts) -> Finding:
     devices = visible_devices_of(facts)
     if not devices:
@@ -189,7 +182,7 @@ _CUDA = "and-cuda"
 _NO_CUDA = "only with an NVIDIA GPU and a TensorFlow with CUDA"
 
 
-@CHECKS.add("cuda-driver-library", "libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
+@CHECKS.add("libcuda", GPU, f"{NVIDIA}cuda/cuda-driver-api/")
 def _cuda_driver_library(facts: Facts) -> Finding:
     library = next((candidate for candidate in facts.libraries or () if candidate.name == DRIVER), None)
     if library is None:
@@ -204,10 +197,7 @@ def _cuda_driver_library(facts: Facts) -> Finding:
 
 
 @CHECKS.add(
-    "cuda-libraries",
-    "CUDA libraries",
-    GPU,
-    "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc",
+    "CUDA libraries", GPU, "https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc"
 )
 def _cuda_libraries(facts: Facts) -> Finding:
     if facts.libraries is None:
@@ -233,7 +223,7 @@ def _cuda_libraries(facts: Facts) -> Finding:
     return broken(result, "each of the libraries that TensorFlow opens", fix, *evidence)
 
 
-@CHECKS.add("xla-files", "Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
+@CHECKS.add("Files of XLA", GPU, "https://openxla.org/xla/flags_guidance")
 def _xla_files(facts: Facts) -> Finding:
     if facts.xla is None:
         return not_applicable(_NO_CUDA)
@@ -248,9 +238,7 @@ def _xla_files(facts: Facts) -> Finding:
     return warning(result, "both in a folder that XLA searches", remedies.xla_files(facts), *searched)
 
 
-@CHECKS.add(
-    "cudnn", "cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html"
-)
+@CHECKS.add("cuDNN", GPU, f"{NVIDIA}deeplearning/cudnn/backend/latest/developer/forward-compatibility.html")
 def _cudnn(facts: Facts) -> Finding:
     versions = (library for library in facts.libraries or () if library.version)  # only cuDNN has one
     library = next(versions, None)
@@ -271,9 +259,7 @@ def _cudnn(facts: Facts) -> Finding:
     return ok(library.version, library.path)
 
 
-@CHECKS.add(
-    "cuda-packages", "CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow"
-)
+@CHECKS.add("CUDA packages", GPU, "Requires-Dist of the extra and-cuda in the METADATA of TensorFlow")
 def _cuda_packages(facts: Facts) -> Finding:
     wanted = requirements(facts, _CUDA)
     installed = [requirement for requirement in wanted if facts.version_of(requirement.name)]
@@ -290,7 +276,7 @@ def _cuda_packages(facts: Facts) -> Finding:
     return warning(result, str(next(iter(wrong)).specifier), fix, *texts)
 
 
-@CHECKS.add("library-path", "LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
+@CHECKS.add("LD_LIBRARY_PATH", GPU, "https://man7.org/linux/man-pages/man8/ld.so.8.html")
 def _library_path(facts: Facts) -> Finding:
     value = facts.environ.get("LD_LIBRARY_PATH", "")
     if facts.platform.system != "Linux":

@@ -22,8 +22,8 @@ from tfmon.probes.interpreter import BUILDS
 CHECKS = Checks()
 
 
-@CHECKS.add("python", "Python", TENSORFLOW, f"{INSTALL}#software_requirements")
-def _python_answers(facts: Facts) -> Finding:
+@CHECKS.add("Python", TENSORFLOW, f"{INSTALL}#software_requirements")
+def _python(facts: Facts) -> Finding:
     python = facts.python
     if python.error:
         return broken(
@@ -43,7 +43,7 @@ def _python_answers(facts: Facts) -> Finding:
     return ok(result, f"prefix {python.prefix}", *(f"path {folder}" for folder in python.path))
 
 
-@CHECKS.add("python-build", "Python build", TENSORFLOW, f"{INSTALL}#package_location")
+@CHECKS.add("Python build", TENSORFLOW, f"{INSTALL}#package_location")
 def _python_build(facts: Facts) -> Finding:
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
@@ -66,8 +66,8 @@ _PULLED_IN = {"tensorflow-intel", "tensorflow-macos", "tensorflow-cpu-aws"}
 _NAMED = {"keras": "Keras", "numpy": "NumPy", "protobuf": "protobuf"}
 
 
-@CHECKS.add("tensorflow", "TensorFlow", TENSORFLOW, f"{INSTALL}")
-def _tensorflow_installed(facts: Facts) -> Finding:
+@CHECKS.add("TensorFlow", TENSORFLOW, f"{INSTALL}")
+def _tensorflow(facts: Facts) -> Finding:
     if facts.python.error:
         return not_applicable("the interpreter does not answer")
     if facts.wheel is None:
@@ -79,9 +79,7 @@ def _tensorflow_installed(facts: Facts) -> Finding:
     return ok(f"{wheel.distribution} {wheel.version}".strip(), facts.build.home)
 
 
-@CHECKS.add(
-    "several-tensorflows", "One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430"
-)
+@CHECKS.add("One TensorFlow", TENSORFLOW, "https://github.com/tensorflow/tensorflow/issues/45430")
 def _several_tensorflows(facts: Facts) -> Finding:
     builds = [dist for dist in facts.distributions if dist.name in BUILDS]
     result = {dist.name: dist for dist in reversed(builds)}
@@ -109,7 +107,7 @@ def _several_tensorflows(facts: Facts) -> Finding:
     return ok(names)
 
 
-@CHECKS.add("shadowing", "No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
+@CHECKS.add("No shadowing file", TENSORFLOW, "https://docs.python.org/3/library/sys_path_init.html")
 def _shadowing(facts: Facts) -> Finding:
     if facts.shadows:
         return broken(
@@ -133,8 +131,8 @@ def _renamed(path: str) -> str:
     return path.replace("tensorflow.py", "my_tensorflow.py") if path.endswith(".py") else f"{path}_mine"
 
 
-@CHECKS.add("requirements", "Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
-def _required_packages(facts: Facts) -> Finding:
+@CHECKS.add("Its requirements", TENSORFLOW, "Requires-Dist in the METADATA of the distribution")
+def _requirements(facts: Facts) -> Finding:
     if facts.wheel is None or not facts.build.requires:
         return not_applicable(_NONE if facts.wheel is None else "this TensorFlow does not say")
     wanted = requirements(facts)
@@ -150,9 +148,7 @@ def _required_packages(facts: Facts) -> Finding:
     return verdict("; ".join(texts[:3]) + ("; …" if texts[3:] else ""), "what its metadata requires", fix, *texts)
 
 
-@CHECKS.add(
-    "keras-backend", "Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend"
-)
+@CHECKS.add("Keras backend", TENSORFLOW, "https://keras.io/getting_started/#configuring-your-backend")
 def _keras_backend(facts: Facts) -> Finding:
     backend = facts.environ.get("KERAS_BACKEND", "")
     if backend not in ("", "tensorflow"):
@@ -161,7 +157,7 @@ def _keras_backend(facts: Facts) -> Finding:
     return ok("tensorflow")
 
 
-@CHECKS.add("gpu-build", "A build with GPU support", GPU, f"{INSTALL}")
+@CHECKS.add("A build with GPU support", GPU, f"{INSTALL}")
 def _gpu_build(facts: Facts) -> Finding:
     if facts.platform.system != "Linux" or facts.wheel is None:
         return not_applicable("no TensorFlow is installed" if facts.wheel is None else "Linux only")
@@ -181,7 +177,7 @@ def _gpu_build(facts: Facts) -> Finding:
     )
 
 
-@CHECKS.add("metal", "tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
+@CHECKS.add("tensorflow-metal", GPU, "https://pypi.org/project/tensorflow-metal/")
 def _metal(facts: Facts) -> Finding:
     if facts.platform.system != "Darwin" or facts.visibility.machine != "arm64":
         return not_applicable("no Apple Silicon")
@@ -202,7 +198,7 @@ def _metal(facts: Facts) -> Finding:
     return ok(together)
 
 
-@CHECKS.add("wsl", "Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
+@CHECKS.add("Windows Subsystem for Linux", GPU, f"{NVIDIA}cuda/wsl-user-guide/")
 def _wsl(facts: Facts) -> Finding:
     if not facts.platform.wsl:
         return not_applicable("not in WSL")
