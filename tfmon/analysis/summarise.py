@@ -37,7 +37,7 @@ from tfmon.model.lane_relations import collisions
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, STAGES, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import Estimate, Missing, Reading, known, mean
+from tfmon.model.readings import Estimate, Missing, Reading, known, mean, scaled
 from tfmon.model.session import Snapshot
 from tfmon.version import __version__
 
@@ -182,7 +182,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
     gpus, use = snapshot.gpus_of(lane), lane.gpu_use
     no_load = next((busy.reason for gpu in gpus if isinstance(busy := gpu.load.busy_pct, Missing)), "not sampled")
     slices, sliced = contention([lane.slices]), len(snapshot.lanes) > 1
-    stolen, others_cpu = _percent(slices.stolen_share), _percent(slices.others_cores)
+    stolen, others_cpu = scaled(slices.stolen_share, 100), scaled(slices.others_cores, 100)
     if not sliced:
         samples = snapshot.place_of(lane).history
         stolen = mean([sample.steal_pct for sample in samples])
@@ -263,7 +263,7 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         discarded=dict(lane.measurements.discarded),
         discarded_pct={reason: 100 * share for reason, share in lane.discarded_shares.items()},
         processes=read.whole("processes", lane.process.number or None, "none was started"),
-        contended_slices_pct=read.number("contended_slices_pct", _percent(slices.slices_share)),
+        contended_slices_pct=read.number("contended_slices_pct", scaled(slices.slices_share, 100)),
         stolen_pct=read.number("stolen_pct", stolen),
         gpu_others=read.value(
             "gpu_others", gpu_others(lane), no_gpu or "the driver does not say who used the GPU"
@@ -326,7 +326,3 @@ def _fit(lane: LaneState) -> FitResult | None:
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
     return {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-
-
-def _percent(share: Reading) -> Reading:
-    return share if isinstance(share, Missing) else 100 * share

@@ -24,6 +24,7 @@ from tfmon.errors import TfmonError, UsageError
 from tfmon.model.codec import clean
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing, Reading, TreeSample, known
+from tfmon.probes.base import CounterRate
 from tfmon.probes.find_gpus import choose_gpu_probe, find_gpus, read_visibility
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import need_psutil, read_usable_cores
@@ -83,7 +84,7 @@ class RunningProcess:
         self._gpus = choose_gpu_probe(read_visibility().physical_gpus or find_gpus().sampled)
         self.cores = read_usable_cores(os.cpu_count() or 1)
         self.looks: deque[ProcessLook] = deque(maxlen=LOOKS)
-        self._before: tuple[float, tuple[float | None, ...]] = 0.0, (None,) * 3
+        self._rates = CounterRate(), CounterRate(), CounterRate()
         self._stack, self._count = "", 0
         self.look()
         self.looks.clear()
@@ -98,26 +99,24 @@ class RunningProcess:
             raise TfmonError(f"process {self.pid} has ended") from None
 
     def _look(self) -> ProcessLook:
-        trees = [sample for sample in self._tree.sample() if isinstance(sample, TreeSample)]
-        if not trees:
+        tree = next((sample for sample in self._tree.sample() if isinstance(sample, TreeSample)), None)
+        if tree is None:
             raise self._no_process(self.pid)
         facts = self._process.as_dict(self._facts)  # `None` if not allowed
         threads, io = facts["threads"] or (), facts.get("io_counters")
-        mains = [100 * (thread.user_time + thread.system_time) for thread in threads if thread.id == self.pid]
-        counters = *(mains or [None]), *((io.read_bytes, io.write_bytes) if io else (None, None))
-        now_s, (before_s, before) = time.monotonic(), self._before
-        self._before = now_s, counters
-        main, read, written = (
-            NOT_ALLOWED if now is None or then is None else max(0.0, now - then) / max(1e-3, now_s - before_s)
-            for now, then in zip(counters, before, strict=True)
+        main = next((thread for thread in threads if thread.id == self.pid), None)
+        main_pct = None if main is None else 100 * (main.user_time + main.system_time)
+        counters = (main_pct, io.read_bytes, io.write_bytes) if io else (main_pct, None, None)
+        main_rate, read, written = (
+            NOT_ALLOWED if count is None else rate.per_s(count, time.monotonic_ns())
+            for rate, count in zip(self._rates, counters, strict=True)
         )
         samples = [sample for sample in self._gpus.sample() if isinstance(sample, GpuSample)] if self._gpus else []
-        users = [{*sample.processes.used_by_pid, *sample.processes.shares} for sample in samples]
-        gpus = tuple(sample for sample, pids in zip(samples, users, strict=True) if pids & {*trees[0].pids})
+        gpus = tuple(sample for sample in samples if {*tree.pids}.intersection(sample.processes.pids()))
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)
         self._count += 1
-        return ProcessLook(trees[0], facts["num_threads"], main, read, written, gpus, self._stack)
+        return ProcessLook(tree, facts["num_threads"], main_rate, read, written, gpus, self._stack)
 
     def lines(self) -> Iterator[str]:
         """Yield lines about the process."""

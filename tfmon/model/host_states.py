@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from tfmon.model import gpu_others
@@ -50,7 +50,8 @@ class HostState(StatePart):
                 self.connected_ns = self.link = self.lost_ns = None
                 self.lost = ""
             case HostConnected():
-                self.machine = _same_start(self.machine, event.machine)
+                if not event.machine.boot or event.machine.boot != self.machine.boot:
+                    self.machine = event.machine  # the known one of the same start also has its GPUs
                 self.connected_ns, self.lost, self.lost_ns = event.at_ns, "", None
             case LinkMeasured():
                 self.link = event
@@ -66,20 +67,6 @@ def machine_key(hosts: Hosts, host: str) -> str:
     """Return the boot id, or else the host name."""
     state = hosts.get(host)
     return (state.machine.boot if state is not None else "") or host
-
-
-def _same_start(before: Machine, now: Machine) -> Machine:
-    if not now.boot or now.boot != before.boot:
-        return now
-    return replace(
-        now,
-        gpus=before.gpus,
-        no_gpu=before.no_gpu,
-        python=before.python,
-        tensorflow=before.tensorflow,
-        driver=before.driver,
-        power_limits_w=before.power_limits_w,
-    )
 
 
 def take_host_sample(state: HostState, lanes: Sequence[Lane], sample: HostSample) -> None:

@@ -39,6 +39,11 @@ def summed(readings: Iterable[Reading]) -> Reading:
     return total
 
 
+def scaled(reading: Reading, factor: float) -> Reading:
+    """Return the reading times a factor."""
+    return reading if isinstance(reading, Missing) else factor * reading
+
+
 def mean(readings: Iterable[Reading]) -> Reading:
     """Return the mean of the known readings."""
     values = [value for reading in readings if (value := known(reading)) is not None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tfmon.model.event_base import Event
 from tfmon.model.gpu_samples import unread
 from tfmon.model.lane_events import PathsUsed
-from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, summed
+from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, scaled, summed
 from tfmon.probes.base import FIRST_SAMPLE, SHORTEST_NS, TOO_SOON, CounterRate, Probe
 from tfmon.probes.machine import Disturbances, Load, NoReadingError, read_load
 from tfmon.probes.processes import Processes, Row, Usage, process_table, uses_of
@@ -157,11 +157,6 @@ def unknown_host(at_ns: int, reason: Missing) -> HostSample:
     return unread(sample, reason)
 
 
-def percent(rate: Reading) -> Reading:
-    """Convert CPU seconds per second to percent."""
-    return rate if isinstance(rate, Missing) else 100 * rate
-
-
 def rest(whole: Reading, parts: Iterable[Reading]) -> Reading:
     """Return the whole less its parts."""
     if isinstance(whole, Missing):
@@ -200,11 +195,11 @@ class HostProbe(Probe):
     def sample(self) -> Iterable[Event]:
         """Sample the machine and each lane's tree."""
         looked = self._follow(self.lanes())
-        if self.processes is None:
+        processes = self.processes
+        if processes is None:
             yield self._host([self._no_processes for _ in self._trees])
             yield from self._unknown_trees(self.clock_ns(), self._no_processes)
             return
-        processes = self.processes
         samples = [tree.measure(processes, self.clock_ns()) for tree in self._trees.values()]
         yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
         lanes = [sample for sample in samples if sample is not None]
@@ -237,7 +232,7 @@ class HostProbe(Probe):
     def _host(self, lanes_pct: Sequence[Reading]) -> HostSample:
         at_ns = self.clock_ns()
         readings = self.disturbances.read(at_ns, [tree.pid for tree in self._trees.values()])
-        monitor_pct = percent(self._monitor.per_s(self.own_cpu_s(), at_ns))
+        monitor_pct = scaled(self._monitor.per_s(self.own_cpu_s(), at_ns), 100)
         readings["monitor_cpu_pct"] = monitor_pct
         try:
             load = self.load()
@@ -246,8 +241,8 @@ class HostProbe(Probe):
             reason = str(error) if isinstance(error, NoReadingError) else type(error).__name__
             readings |= dict.fromkeys(names, Missing(f"the system reports none: {reason}"))
         else:
-            cpu_pct = percent(self._busy.per_s(load.busy_s, at_ns))
-            stolen = NO_STOLEN if load.stolen_s is None else percent(self._stolen.per_s(load.stolen_s, at_ns))
+            cpu_pct = scaled(self._busy.per_s(load.busy_s, at_ns), 100)
+            stolen = NO_STOLEN if load.stolen_s is None else scaled(self._stolen.per_s(load.stolen_s, at_ns), 100)
             readings |= {
                 "cpu_pct": cpu_pct,
                 "memory_used_bytes": load.used_bytes,

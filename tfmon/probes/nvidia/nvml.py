@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 from tfmon.model.gpu_samples import unread
-from tfmon.model.readings import Missing
+from tfmon.model.readings import Missing, Reading, scaled
 from tfmon.probes.base import Gpu
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE = 1, 2, 3, 4, 6, 7
@@ -247,10 +247,9 @@ class DeviceCalls:
             raise CallFailedError(int(code) or NOT_FOUND)
         return list(values)
 
-    def number(self, function: str, *arguments: object, scale: float = 1.0) -> float | Missing:
+    def number(self, function: str, *arguments: object, scale: float = 1.0) -> Reading:
         """Return a function's answer times `scale`."""
-        answer = self.first((function, *arguments), lambda: self.call(function, *arguments))
-        return answer if isinstance(answer, Missing) else float(answer) * scale
+        return scaled(self.first((function, *arguments), lambda: float(self.call(function, *arguments))), scale)
 
 
 _VALUE_FIELDS = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from tfmon.model.gpu_samples import ALARM, INFO, WARNING, ClockReason, GpuClocks, GpuFault, GpuPower
-from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.readings import Missing, Reading, known, scaled
 from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.nvidia.nvml import CallFailedError, DeviceCalls, Listed, Nvml, number
 
@@ -74,10 +74,8 @@ class PowerMeter:
     def celsius(self) -> Reading:
         """Return the temperature. Source: `nvmlDeviceGetTemperatureV`; `nvmlDeviceGetTemperature`."""
         functions = ("nvmlDeviceGetTemperatureV", "nvmlDeviceGetTemperature")
-        answer = self._calls.first(
-            "temperature", *(partial(self._calls.call, function, 0) for function in functions)
-        )
-        return answer if isinstance(answer, Missing) else float(answer)
+        ways = (partial(self._calls.call, function, 0) for function in functions)
+        return scaled(self._calls.first("temperature", *ways), 1.0)
 
     def _mean_w(self, joules: float) -> Reading:
         at_ns, seen = self._calls.at_ns, self._energy_j
