@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import NOT_READ, Missing
-from tfmon.probes.nvidia.power import explain
+from tfmon.probes.nvidia.explain import explain
 
 from .smi import Told
 

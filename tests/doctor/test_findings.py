@@ -10,7 +10,7 @@ from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.doctor.facts import Facts
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
-from tfmon.probes.nvidia.power import explain
+from tfmon.probes.nvidia.explain import explain
 from tfmon.probes.surroundings import HostFacts, Platform
 from tfmon.probes.trial_import import Import
 

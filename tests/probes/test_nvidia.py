@@ -16,8 +16,8 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Ticker
+from tfmon.probes.nvidia.explain import explain_xid
 from tfmon.probes.nvidia.nvml import WRONG_PACKAGE, CallFailedError, Nvml, NvmlFailure, open_nvml
-from tfmon.probes.nvidia.power import explain_xid
 from tfmon.probes.nvidia.probe import NvidiaProbe
 
 pytestmark = pytest.mark.process

@@ -18,7 +18,7 @@ from tfmon.probes.base import Backoff, Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import in_pid_namespace, in_wsl
 from tfmon.probes.nvidia import nvml
 from tfmon.probes.nvidia.device import UNRELIABLE_LIST, WSL, DriverContext, NvidiaDevice
-from tfmon.probes.nvidia.power import FaultLog
+from tfmon.probes.nvidia.explain import FaultLog
 from tfmon.system.programs import run_program
 
 _RETRY_S = 30.0
