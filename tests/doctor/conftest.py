@@ -9,7 +9,6 @@ import pytest
 from support.waiting import PATIENCE_S
 
 from tfmon.doctor import gather_facts
-from tfmon.probes import surroundings
 
 from .bench import Bench
 
@@ -26,7 +25,7 @@ def bench(tmp_path, monkeypatch) -> Bench:
     """Return an environment and a machine for a test to change: no GPU, TensorFlow 2.21 with all it needs."""
     if sys.platform != "linux":
         pytest.skip("the faked machine is one with Linux")
-    monkeypatch.setattr(surroundings, "WATCH_S", 0.0)
+    monkeypatch.setattr(gather_facts, "WATCH_S", 0.0)
     bench = Bench(tmp_path)
     monkeypatch.setattr(gather_facts, "describe_interpreter", bench.describe)
     monkeypatch.setattr(gather_facts, "open_libraries", bench.open)

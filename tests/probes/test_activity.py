@@ -11,7 +11,7 @@ from support.nvml import TWO_GPUS
 
 from tfmon.analysis.bottleneck import activity_text
 from tfmon.model.gpu_samples import GpuActivity, GpuSample
-from tfmon.model.lane_use import GpuPart, GpuUse
+from tfmon.model.lane_use import GpuUse
 from tfmon.model.readings import Missing
 from tfmon.probes.base import FIRST_SAMPLE
 from tfmon.probes.nvidia.activity import NO_GPM
@@ -58,7 +58,7 @@ def test_each_load_of_an_h100_is_told_apart(read, load, text):
     assert isinstance(sample.activity, GpuActivity)
     use = GpuUse()
     for _ in range(3):
-        use.add_part(sample.key, GpuPart(sample.load.busy_pct), 1, racing=True)
+        use.racing_busy_pct = use.racing_busy_pct.with_sample(sample.load.busy_pct)
         use.add_activity(sample.activity)
     assert activity_text(use).startswith(text) and bool(activity_text(use)) == bool(text)
     if load == "tiny":

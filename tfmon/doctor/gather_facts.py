@@ -12,14 +12,17 @@ from tfmon.doctor.facts import VARIABLES, Facts
 from tfmon.model.readings import HostSample
 from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.find_gpus import look, read_visibility
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.interpreter import describe_interpreter, distributions, find_shadows, find_wheel, shadows_on
 from tfmon.probes.obstacles import LIBRARY
-from tfmon.probes.surroundings import LoadWatch, read_host, read_platform
+from tfmon.probes.surroundings import read_host, read_platform
 from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import recordings_folder
 
 HERE = Path("/")
+WATCH_S = 0.3
+"""Least time of measuring the load of other programs."""
 
 
 def gather_facts(
@@ -39,7 +42,8 @@ def gather_facts(
     Thread: any; blocks.
     """
     begun = time.monotonic()
-    watch = LoadWatch()
+    watch = HostProbe(dict, own_cpu_s=lambda: sum(os.times()[:4]))
+    watch.sample_machine()
     platform = read_platform(root, environ)
     interpreter = describe_interpreter(python, environ=environ)
     shadows = shadows_on(interpreter.path)
@@ -62,7 +66,10 @@ def gather_facts(
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
         libraries = open_libraries(interpreter.executable, wheel, environ=environ)
         xla = find_xla_files(wheel.home, folder, environ, root)
-    load = (watch.finish(),) if samples is None else samples
+    load = samples
+    if load is None:
+        time.sleep(max(0.0, begun + WATCH_S - time.monotonic()))
+        load = (watch.sample_machine(),)
     if imports and not interpreter.error and wheel is not None and not shadows:
         imported = import_tensorflow(interpreter.executable, environ=environ)
     if samples is None and root == HERE:

@@ -111,19 +111,16 @@ def install_driver(facts: Facts) -> str:
     """Install the NVIDIA driver."""
     if facts.platform.wsl:
         return "install NVIDIA's driver in Windows, none in WSL, then `wsl --update` and `wsl --shutdown`"
+    condition = "" if facts.has_nvidia else "if this machine has an NVIDIA GPU: "
     if facts.platform.container:
-        return f"{_if_any(facts)}install the NVIDIA driver on the host, then {give_gpu(facts)}"
+        return f"{condition}install the NVIDIA driver on the host, then {give_gpu(facts)}"
     command = {
         "ubuntu": "sudo ubuntu-drivers install",
         "debian": "sudo apt install nvidia-driver (from non-free)",
         "fedora": "sudo dnf install akmod-nvidia (from RPM Fusion)",
         "arch": "sudo pacman -S nvidia",
     }.get(facts.platform.distribution, "see https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/")
-    return f"{_if_any(facts)}install the NVIDIA driver: {command}; then restart"
-
-
-def _if_any(facts: Facts) -> str:
-    return "" if facts.has_nvidia else "if this machine has an NVIDIA GPU: "
+    return f"{condition}install the NVIDIA driver: {command}; then restart"
 
 
 def other_python(facts: Facts) -> str:

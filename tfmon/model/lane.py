@@ -13,7 +13,7 @@ from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SIZE, show
 from tfmon.model.lane_events import Accounted
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script
-from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuPart, GpuUse
+from tfmon.model.lane_use import NO_GPU, BatchPeaks, GpuUse
 from tfmon.model.readings import NOT_SAMPLED, Missing, TreeSample, known
 from tfmon.model.speed import SpeedWatch
 from tfmon.model.windows import Measurements
@@ -183,17 +183,15 @@ class Lane(lane_state.LaneState):
         """Store a sample of one of the lane's GPUs."""
         if self.over:
             return
-        racing, count, use = self.phase == lane_events.RACING, self.spec.devices, self.gpu_use
-        opening = self.phase in (lane_events.STARTING, lane_events.IMPORTING)
-        alone = only_lane and not opening and self.phase != lane_events.BUILDING
-        peak_bytes = (use.peak_bytes or use.allocated_bytes) if count == 1 else None
-        part = use.parts.get(sample.key, GpuPart()).with_sample(
-            sample, self.tree.pids, before=opening, only_lane=alone, peak_bytes=peak_bytes
-        )
+        use, phase = self.gpu_use, self.phase
+        opening = phase in (lane_events.STARTING, lane_events.IMPORTING)
+        alone = only_lane and not opening and phase != lane_events.BUILDING
         use.parts = {key: part for key, part in use.parts.items() if self.process.uses_gpu(key)}
-        use.add_part(sample.key, part, count, racing=racing)
-        if racing and only_lane:
-            use.add_activity(sample.activity)
+        use.add(sample, self.tree.pids, self.spec.devices, opening=opening, only_lane=alone)
+        if phase == lane_events.RACING:
+            use.racing_busy_pct = use.racing_busy_pct.with_sample(sample.load.busy_pct)
+            if only_lane:
+                use.add_activity(sample.activity)
         self.measurements.sample(sample.at_ns, gpu_busy_pct=sample.load.busy_pct)
         self.speed.read(clock_mhz=known(sample.clocks.sm_clock_mhz))
 

@@ -195,27 +195,6 @@ class GpuPart:
     used_before: float | None = None
     free_bytes: float | None = None
 
-    def with_sample(
-        self,
-        sample: GpuSample,
-        pids: Sequence[int],
-        *,
-        before: bool,
-        only_lane: bool,
-        peak_bytes: int | None,
-    ) -> GpuPart:
-        """Return the use after a sample."""
-        first = self.used_before
-        if first is None and before:
-            first = known(sample.memory.used_bytes)
-        before_bytes = None if sample.part_of else first
-        used, source = used_bytes_of_lane(
-            sample, pids, only_lane=only_lane, peak_bytes=peak_bytes, before_bytes=before_bytes
-        )
-        lane_busy = busy_pct(sample.processes, pids, only_lane=only_lane)
-        free_bytes = None if sample.memory.unified else sample.memory.free_bytes
-        return GpuPart(sample.load.busy_pct, lane_busy, used, source, first, free_bytes)
-
 
 @dataclass(frozen=True, slots=True)
 class BatchPeaks:
@@ -269,17 +248,28 @@ class GpuUse(StatePart):
                 name: means.get(name, Mean()).with_sample(getattr(activity, name)) for name in ACTIVITY
             }
 
-    def add_part(self, key: str, part: GpuPart, count: int, *, racing: bool) -> None:
-        """Add a sample of a GPU."""
-        parts = {**self.parts, key: part}
+    def add(self, sample: GpuSample, pids: Sequence[int], count: int, *, opening: bool, only_lane: bool) -> None:
+        """Add a sample of one of `count` GPUs; `opening`: the lane uses no memory yet."""
+        peak_bytes = self.peak_bytes or self.allocated_bytes
+        before_bytes = self.parts.get(sample.key, GpuPart()).used_before
+        if before_bytes is None and opening:
+            before_bytes = known(sample.memory.used_bytes)
+        used, source = used_bytes_of_lane(
+            sample,
+            pids,
+            only_lane=only_lane,
+            peak_bytes=peak_bytes if count == 1 else None,
+            before_bytes=None if sample.part_of else before_bytes,
+        )
+        lane_busy = busy_pct(sample.processes, pids, only_lane=only_lane)
+        free_bytes = None if sample.memory.unified else sample.memory.free_bytes
+        part = GpuPart(sample.load.busy_pct, lane_busy, used, source, before_bytes, free_bytes)
+        self.parts = parts = {**self.parts, sample.key: part}
         sources = dict.fromkeys(part.source for part in parts.values())
         total, source = summed([part.used_bytes for part in parts.values()]), " + ".join(sources)
-        peak_bytes = self.peak_bytes or self.allocated_bytes
         if len(parts) < count:
             total = NOT_ALL
         elif count > 1 and peak_bytes and not set(sources) <= {DRIVER, ONLY_PROCESS}:
             total, source = float(peak_bytes), ALLOCATOR
-        if racing:
-            self.racing_busy_pct = self.racing_busy_pct.with_sample(part.busy_pct)
-        self.parts, self.used_bytes = parts, total
+        self.used_bytes = total
         self.source = "" if isinstance(total, Missing) else source

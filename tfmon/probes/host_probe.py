@@ -197,11 +197,13 @@ class HostProbe(Probe):
         looked = self._follow(self.lanes())
         processes = self.processes
         if processes is None:
-            yield self._host([self._no_processes for _ in self._trees])
+            yield self.sample_machine([self._no_processes for _ in self._trees])
             yield from self._unknown_trees(self.clock_ns(), self._no_processes)
             return
         samples = [tree.measure(processes, self.clock_ns()) for tree in self._trees.values()]
-        yield self._host([Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples])
+        yield self.sample_machine(
+            [Missing("a lane has ended") if sample is None else sample.cpu_pct for sample in samples]
+        )
         lanes = [sample for sample in samples if sample is not None]
         yield from lanes
         if len(lanes) > 1 and looked:
@@ -229,7 +231,8 @@ class HostProbe(Probe):
                 lane=tree.lane, at_ns=at_ns, cpu_pct=missing, private_bytes=missing, processes=tree.processes
             )
 
-    def _host(self, lanes_pct: Sequence[Reading]) -> HostSample:
+    def sample_machine(self, lanes_pct: Sequence[Reading] = ()) -> HostSample:
+        """Sample the machine; lanes take `lanes_pct`."""
         at_ns = self.clock_ns()
         readings = self.disturbances.read(at_ns, [tree.pid for tree in self._trees.values()])
         monitor_pct = scaled(self._monitor.per_s(self.own_cpu_s(), at_ns), 100)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.readings import HostSample
-from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import in_wsl, read_machine, read_memory
 from tfmon.system.limits import limited_memory, read_text
 
-WATCH_S = 0.3
 _GROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "container"}
 
 
@@ -75,27 +71,6 @@ def _wsl(root: Path) -> int:
         return 0
     version = read_text(root / "proc/version")
     return 2 if "microsoft-standard" in version or "WSL2" in version or (root / "dev/dxg").exists() else 1
-
-
-class LoadWatch:
-    """Measures the load of other programs until `finish`."""
-
-    def __init__(self) -> None:
-        self._probe = HostProbe(dict, own_cpu_s=_own_cpu_s)
-        self._begun_s = self._sample().at_ns / 1e9
-
-    def finish(self) -> HostSample:
-        """Return the mean over at least `WATCH_S`."""
-        time.sleep(max(0.0, self._begun_s + WATCH_S - time.monotonic()))
-        return self._sample()
-
-    def _sample(self) -> HostSample:
-        return next(sample for sample in self._probe.sample() if isinstance(sample, HostSample))
-
-
-def _own_cpu_s() -> float:
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 def read_host(root: Path, samples: tuple[HostSample, ...]) -> HostFacts:

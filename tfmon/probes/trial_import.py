@@ -6,7 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.model.codec import clean
@@ -64,14 +64,10 @@ def import_tensorflow(
         return Import(exit_code=127, text=f"{python} cannot be started: {error.strerror}")
     except subprocess.TimeoutExpired as late:
         out, text = late.output, str(late.stderr)
-    return _read_answer(exit_code, out, text, time.monotonic() - begun)
-
-
-def _read_answer(exit_code: int | None, out: str, text: str, seconds: float) -> Import:
     line = next((line for line in reversed(out.splitlines()) if line.startswith(_MARK)), "")
-    text = clean(text[-_LONGEST:], _LONGEST)
+    result = Import(exit_code, text=clean(text[-_LONGEST:], _LONGEST), seconds=time.monotonic() - begun)
     try:
         facts = json.loads(line.removeprefix(_MARK))
     except ValueError:
-        return Import(exit_code, text=text, seconds=seconds)
-    return Import(exit_code, text=text, seconds=seconds, **{**facts, "gpus": tuple(facts["gpus"])})
+        return result
+    return replace(result, **{**facts, "gpus": tuple(facts["gpus"])})

@@ -244,7 +244,8 @@ class NvidiaDevice:
         Reading the energy takes 3 ms of CPU on an H100.
         """
         calls = self._whole
-        limit = calls.every(LIMIT_EVERY_S, "limit", lambda: _thousandth(calls, "nvmlDeviceGetEnforcedPowerLimit"))
+        read_limit = partial(calls.number, "nvmlDeviceGetEnforcedPowerLimit", scale=1e-3)
+        limit = calls.every(LIMIT_EVERY_S, "limit", read_limit)
         power: Reading = calls.first("mean power", self._mean_of_driver)
         if not isinstance(power, Missing):
             return GpuPower(power, limit, calls.every(ENERGY_EVERY_S, "energy", self._joules), "driver, 1 s")
@@ -252,7 +253,7 @@ class NvidiaDevice:
         if not isinstance(joules, Missing):
             return GpuPower(self._mean_w(joules), limit, joules, "energy counter")
         self._energy_j.clear()
-        power = _thousandth(calls, "nvmlDeviceGetPowerUsage")
+        power = calls.number("nvmlDeviceGetPowerUsage", scale=1e-3)
         return GpuPower(power, limit, joules, "" if isinstance(power, Missing) else "driver")
 
     def _mean_of_driver(self) -> float:
@@ -260,7 +261,7 @@ class NvidiaDevice:
         return nvml.number(power.valueType, power.value) / 1000
 
     def _joules(self) -> Reading:
-        return _thousandth(self._whole, "nvmlDeviceGetTotalEnergyConsumption")
+        return self._whole.number("nvmlDeviceGetTotalEnergyConsumption", scale=1e-3)
 
     def _mean_w(self, joules: float) -> Reading:
         at_ns, seen = self._whole.at_ns, self._energy_j
@@ -283,9 +284,8 @@ class NvidiaDevice:
     def _clocks(self) -> GpuClocks:
         """Return the clock in MHz, the highest one and what lowers it."""
         calls = self._whole
-        highest = calls.every(
-            MAX_CLOCKS_EVERY_S, "highest clock", lambda: calls.number("nvmlDeviceGetMaxClockInfo", _SM)
-        )
+        read_highest = partial(calls.number, "nvmlDeviceGetMaxClockInfo", _SM)
+        highest = calls.every(MAX_CLOCKS_EVERY_S, "highest clock", read_highest)
         sm_mhz = calls.number("nvmlDeviceGetClockInfo", _SM)
         return GpuClocks(sm_mhz, highest, self._clock_reasons(sm_mhz, highest))
 
@@ -365,7 +365,3 @@ def _machine_memory() -> GpuMemory:
     except OSError:
         raise nvml.CallFailedError(nvml.NOT_SUPPORTED) from None
     return GpuMemory(float(total - available), float(total), _SHARED, unified=True)
-
-
-def _thousandth(calls: nvml.DeviceCalls, function: str) -> Reading:
-    return calls.number(function, scale=1 / 1000)
