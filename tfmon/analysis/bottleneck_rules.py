@@ -9,7 +9,7 @@ input is TensorFlow's for "highly input-bound".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -85,20 +85,7 @@ class Shares:
         return max(parts, key=lambda kind: parts[kind])
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A row of `RULES`."""
-
-    kind: BottleneckKind
-    applies: Callable[[Shares], bool]
-    decides: bool = False
-    """Whether the kind is never mixed."""
-
-
-def _retraces(shares: Shares) -> bool:
-    if shares.retraced_steps_pct <= 0:
-        return False
-    return shares.retraced_steps_pct > RETRACED_STEPS_PCT or shares.retrace_pct > INPUT_PCT
+_NEVER_MIXED: tuple[BottleneckKind, ...] = ("retracing", "step")
 
 
 def _dispatch_limits(shares: Shares) -> bool:
@@ -108,48 +95,39 @@ def _dispatch_limits(shares: Shares) -> bool:
     return hidden or shares.dispatch_pct > max(DISPATCH_OF_STEP * shares.step_pct, shares.share("input"))
 
 
-def _is_step(shares: Shares) -> bool:
-    return isinstance(shares.dispatch_pct, Missing) and shares.step_pct > 2 * shares.share("compute")
-
-
-def _over(kind: BottleneckKind, least_pct: float, *, or_largest: bool = False) -> Callable[[Shares], bool]:
-    def applies(shares: Shares) -> bool:
-        return shares.share(kind) > least_pct or (or_largest and shares.share(kind) > 0 and shares.largest == kind)
-
-    return applies
-
-
-RULES: tuple[Rule, ...] = (
-    Rule("retracing", _retraces, decides=True),
-    Rule("compute", lambda shares: shares.share("compute") >= SATURATED_PCT, decides=True),
-    Rule("input", _over("input", INPUT_PCT, or_largest=True)),
-    Rule("all-reduce", _over("all-reduce", ALL_REDUCE_PCT, or_largest=True)),
-    Rule("sync", _over("sync", SYNC_PCT)),
-    Rule("transfer", _over("transfer", COPY_PCT)),
-    Rule("other", _over("other", OTHER_PCT, or_largest=True)),
-    Rule("eager", lambda shares: shares.eager and _dispatch_limits(shares)),
-    Rule("dispatch", _dispatch_limits),
-    Rule("step", _is_step, decides=True),
-    Rule("compute", lambda _: True),
-)
+def _first_kind(shares: Shares) -> BottleneckKind:
+    share, retraced_pct = shares.share, shares.retraced_steps_pct
+    largest = shares.largest if share(shares.largest) else None
+    rules: tuple[tuple[BottleneckKind, bool], ...] = (
+        ("retracing", retraced_pct > RETRACED_STEPS_PCT or (retraced_pct > 0 and shares.retrace_pct > INPUT_PCT)),
+        ("compute", share("compute") >= SATURATED_PCT),
+        ("input", share("input") > INPUT_PCT or largest == "input"),
+        ("all-reduce", share("all-reduce") > ALL_REDUCE_PCT or largest == "all-reduce"),
+        ("sync", share("sync") > SYNC_PCT),
+        ("transfer", share("transfer") > COPY_PCT),
+        ("other", share("other") > OTHER_PCT or largest == "other"),
+        ("eager" if shares.eager else "dispatch", _dispatch_limits(shares)),
+        ("step", isinstance(shares.dispatch_pct, Missing) and shares.step_pct > 2 * share("compute")),
+    )
+    return next((kind for kind, applies in rules if applies), "compute")
 
 
 def find_kinds(shares: Shares) -> tuple[BottleneckKind, ...]:
     """Return the kind of the first applicable rule, and a second kind if mixed."""
-    rule = next(rule for rule in RULES if rule.applies(shares))
-    if rule.decides:
-        return (rule.kind,)
+    first = _first_kind(shares)
+    if first in _NEVER_MIXED or shares.share("compute") >= SATURATED_PCT:
+        return (first,)
     kinds: tuple[BottleneckKind, ...] = ("input", "transfer", "all-reduce", "dispatch", "compute", "other")
     sizes = {kind: shares.share(kind) for kind in kinds} | {"sync": shares.sync_pct}
-    if rule.kind == "sync":
+    if first == "sync":
         sizes["compute"] = 0.0  # the device computes while a loop waits for a result
-    part: BottleneckKind = "dispatch" if rule.kind == "eager" else rule.kind
+    part: BottleneckKind = "dispatch" if first == "eager" else first
     del sizes[part]
     doubt = dict.fromkeys(sizes, MIXED_POINTS)
     if part in ("dispatch", "compute"):
         doubt |= {kind: max(MIXED_POINTS, shares.split_error) for kind in ("dispatch", "compute")}
     rival = max(sizes, key=lambda kind: sizes[kind] + doubt[kind])
-    return (rule.kind, rival) if sizes[rival] > shares.share(part) - doubt[rival] else (rule.kind,)
+    return (first, rival) if sizes[rival] > shares.share(part) - doubt[rival] else (first,)
 
 
 _NAMES: Mapping[BottleneckKind, str] = {"other": "loop", "eager": "eager execution"}

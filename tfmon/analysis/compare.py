@@ -117,22 +117,17 @@ def compare_all(first: Sequence[RaceResult], second: Sequence[RaceResult]) -> li
 
 
 def _change(first: LaneResult, second: LaneResult, prior: BetweenProcesses | None) -> Change | None:
-    result = change_of([(first, second)], prior)
-    if result is not None:
-        return result
     old, new = first.examples_per_s, second.examples_per_s
-    return Change(new / old, None) if old and new else None
+    return change_of([(first, second)], prior) or (Change(new / old, None) if old and new else None)
 
 
 def _verdict(first: Verdict, second: Verdict) -> Change | None:
-    if not first.ratio or not second.ratio or first.winner_id is None or first.winner_id != second.winner_id:
+    before, now = first.interval, second.interval
+    if before is None or now is None or first.winner_id is None or first.winner_id != second.winner_id:
         return None
-    ratio = second.ratio / first.ratio
-    if first.ratio_ci95 is None or second.ratio_ci95 is None:
-        return Change(ratio, None)
-    (first_low, first_high), (second_low, second_high) = first.ratio_ci95, second.ratio_ci95
-    low = math.hypot(math.log(second.ratio / second_low), math.log(first_high / first.ratio))
-    high = math.hypot(math.log(second_high / second.ratio), math.log(first.ratio / first_low))
+    ratio = now.value / before.value
+    low = math.hypot(math.log(now.value / now.low), math.log(before.high / before.value))
+    high = math.hypot(math.log(now.high / now.value), math.log(before.value / before.low))
     return Change(ratio, (ratio * math.exp(-low), ratio * math.exp(high)))
 
 

@@ -10,7 +10,7 @@ from statistics import fmean, median
 from typing import Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.compare import LEAST_RACES, Comparison, LanePair, change_of
+from tfmon.analysis.compare import LEAST_RACES, Change, Comparison, LanePair, change_of
 from tfmon.analysis.intervals import Looks, shift
 from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
@@ -25,7 +25,6 @@ CANNOT_TELL: GateKind = "cannot tell"
 PASSED: Mapping[GateKind, GateKind] = {SLOWER: NOT_SLOWER, MORE_MEMORY: NOT_MORE_MEMORY}
 """Failures, and the answer if the lane passes."""
 Pair: TypeAlias = tuple[Comparison, LanePair]
-Figures: TypeAlias = tuple[float, float, float]
 GPU_MEMORY = "GPU memory"
 BESIDE = 0.5
 """Maximum share that a thread loses to another thread on its core."""
@@ -45,8 +44,7 @@ class LaneGate:
     kind: GateKind
     reason: str
     ratio: float | None = None
-    low: float | None = None
-    high: float | None = None
+    ratio_ci95: tuple[float, float] | None = None
     needed: float | None = None
     """The smallest limit that such races can decide."""
 
@@ -142,9 +140,9 @@ def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, 
     if min(len(baseline), len(run)) < LEAST_RACES:
         return LaneGate(lane, CANNOT_TELL, f"{sizes}; {FEW_PROCESSES}", math.exp(median(run) - median(baseline)))
     ratio, low, high = map(math.exp, shift(baseline, run, looks.error))
-    figures, loss = (ratio, low, high), (ratio - 1, high / ratio - 1, high - 1)
-    summary = f"{_change_text(figures, 'less', 'more')}, {sizes}, {count} races each"
-    return _decide(lane, MORE_MEMORY, summary, figures, loss, limit, beyond=low > 1 + limit)
+    change, loss = Change(ratio, (low, high)), (ratio - 1, high / ratio - 1, high - 1)
+    summary = f"{_change_text(change, 'less', 'more')}, {sizes}, {count} races each"
+    return _decide(lane, MORE_MEMORY, summary, change, loss, limit, beyond=low > 1 + limit)
 
 
 def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) -> LaneGate:
@@ -154,8 +152,8 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
     if reason or change is None or change.ratio_ci95 is None:
         known = change.ratio if change is not None else None
         return LaneGate(lane, CANNOT_TELL, reason or TOO_LITTLE[count > 1], known)
-    figures = ratio, low, high = (change.ratio, *change.ratio_ci95)
-    summary = _change_text(figures, "slower", "faster") + (f", {count} races each" if count > 1 else "")
+    ratio, (low, high) = change.ratio, change.ratio_ci95
+    summary = _change_text(change, "slower", "faster") + (f", {count} races each" if count > 1 else "")
     cores = pairs[0][0].first.machine_of(pairs[0][1].first).cores
     baseline, run = zip(*lanes, strict=True)
     of_baseline, baseline_note = _explained(run, baseline, cores, "baseline")
@@ -164,15 +162,15 @@ def _judge_speed(pairs: Sequence[Pair], count: int, limit: float, looks: Looks) 
     loss = (1 - ratio, 1 - low / ratio, 1 - low)
     beyond, explained = high * of_run < 1 - limit, high < 1 - limit
     summary += baseline_note + run_note
-    return _decide(lane, SLOWER, summary, figures, loss, limit, beyond=beyond, explained=explained)
+    return _decide(lane, SLOWER, summary, change, loss, limit, beyond=beyond, explained=explained)
 
 
 def _decide(
     lane: str,
     watched: GateKind,
     summary: str,
-    figures: Figures,
-    loss: Figures,
+    change: Change,
+    loss: tuple[float, float, float],
     limit: float,
     *,
     beyond: bool,
@@ -183,22 +181,20 @@ def _decide(
     `explained`: other programs may explain the loss.
     """
     middle, width, worst = loss
-    if beyond:
-        return LaneGate(lane, watched, summary, *figures)
     can_tell = min(max(width, middle), worst)
-    if can_tell <= limit:
-        return LaneGate(lane, PASSED[watched], summary, *figures)
+    if beyond or can_tell <= limit:
+        kind = watched if beyond else PASSED[watched]
+        return LaneGate(lane, kind, summary, change.ratio, change.ratio_ci95)
     needed = math.ceil(1_000 * can_tell) / 1_000
     why = "others may explain it" if explained else "too noisy" if width > limit else "too close"
     can = f"{100 * needed:.1f} %" if needed < 1 else "nothing"
-    return LaneGate(lane, CANNOT_TELL, f"{why}: {can} can be told; {summary}", *figures, needed)
+    reason = f"{why}: {can} can be told; {summary}"
+    return LaneGate(lane, CANNOT_TELL, reason, change.ratio, change.ratio_ci95, needed)
 
 
-def _change_text(figures: Figures, less: str, more: str) -> str:
-    ratio, low, high = figures
-    how = less if ratio < 1 else more
-    interval = f"95 % CI {100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
-    return f"{100 * abs(ratio - 1):.1f} % {how} ({interval})"
+def _change_text(change: Change, less: str, more: str) -> str:
+    interval = " to ".join(f"{100 * (end - 1):+.1f}" for end in change.ratio_ci95 or ())
+    return f"{100 * abs(change.ratio - 1):.1f} % {less if change.ratio < 1 else more} (95 % CI {interval} %)"
 
 
 def _explained(less: Sequence[LaneResult], more: Sequence[LaneResult], cores: int, name: str) -> tuple[float, str]:

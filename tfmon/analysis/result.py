@@ -21,6 +21,7 @@ from tfmon.analysis.run_account import Account
 from tfmon.analysis.verdict import Verdict, ahead
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
+from tfmon.model.events import LinkMeasured
 from tfmon.model.folder_views import View
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.knobs import KnobValue
@@ -50,6 +51,13 @@ class HostResult:
     clock_error_ms: float | None
     agent_cpu_pct: float | None
     agent_bytes: float | None
+
+
+def link_figures(link: LinkMeasured | None) -> dict[str, float | None]:
+    """Return the round trip of a connection and its clock's offset."""
+    times_ns = (link.round_trip_ns, link.offset_ns, link.error_ns) if link else (None, None, None)
+    names = ("round_trip_ms", "clock_offset_ms", "clock_error_ms")
+    return {name: None if time is None else time / 1e6 for name, time in zip(names, times_ns, strict=True)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

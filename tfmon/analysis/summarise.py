@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -22,10 +21,10 @@ from tfmon.analysis.result import (
     FitResult,
     GpuResult,
     HostResult,
-    Interval,
     LaneResult,
     RaceResult,
     State,
+    link_figures,
 )
 from tfmon.analysis.run_account import account_of
 from tfmon.analysis.series_tables import crossover_json, tuning_json
@@ -37,7 +36,7 @@ from tfmon.model.lane_relations import collisions
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, STAGES, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import CONCURRENT
-from tfmon.model.readings import Estimate, Missing, Reading, known, mean, scaled
+from tfmon.model.readings import Missing, Reading, known, mean, scaled
 from tfmon.model.session import Snapshot
 from tfmon.version import __version__
 
@@ -105,9 +104,7 @@ def _host(state: HostState) -> HostResult:
     return HostResult(
         machine=state.machine,
         lost=state.lost or None,
-        round_trip_ms=link.round_trip_ns / 1e6 if link else None,
-        clock_offset_ms=link.offset_ns / 1e6 if link else None,
-        clock_error_ms=link.error_ns / 1e6 if link else None,
+        **link_figures(link),
         agent_cpu_pct=known(link.agent_cpu_pct) if link else None,
         agent_bytes=known(link.agent_bytes) if link else None,
     )
@@ -130,10 +127,6 @@ def _verdict(analysis: Analysis) -> Verdict:
         earlier=analysis.earlier or None,
         finish=analysis.finish_lines,
     )
-
-
-def _interval(estimate: Estimate | None) -> Interval | None:
-    return None if estimate is None else (estimate.low, estimate.high)
 
 
 class _Known:
@@ -163,7 +156,7 @@ class _Known:
 
 def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
     """Return the result of one lane."""
-    lane, bottleneck, read = analysis.lane, analysis.bottleneck, _Known()
+    lane, bottleneck, speed, read = analysis.lane, analysis.bottleneck, analysis.speed, _Known()
     script, trouble, steady = lane.script, lane.trouble, lane.steady
     is_script, stepped = bool(script.command), lane.totals.steps > 0
     unknown = {name: reason for name, reason in script.not_measured.items() if reason}
@@ -218,7 +211,9 @@ def lane_result(snapshot: Snapshot, analysis: LaneAnalysis) -> LaneResult:
         measured_steps=read.whole("measured_steps", unknown_steps or lane.totals.measured_steps),
         examples=read.whole("examples", lane.totals.examples or (None if stepped or unknown else 0), no_examples),
         examples_per_s=read.number("examples_per_s", steady.examples_per_s, no_speed),
-        examples_per_s_ci95=read.value("examples_per_s_ci95", _interval(analysis.speed), FEW_SLICES),
+        examples_per_s_ci95=read.value(
+            "examples_per_s_ci95", (speed.low, speed.high) if speed is not None else None, FEW_SLICES
+        ),
         log_examples_per_s=read.value("log_examples_per_s", center_of(lane, sliced=sliced), FEW_SLICES),
         steps_per_s=read.number("steps_per_s", lane.steps_per_s, no_step),
         step_ms={
@@ -318,11 +313,7 @@ def _fit(lane: LaneState) -> FitResult | None:
         epochs=progress.epochs or None,
         batch=progress.batch or None,
         batches=progress.batches or None,
-        metrics=_finite(progress.metrics),
+        metrics={name: value if math.isfinite(value) else None for name, value in progress.metrics.items()},
         validation_s=progress.validation_ns / 1e9,
         between_epochs_s=progress.between_ns / 1e9,
     )
-
-
-def _finite(metrics: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: value if math.isfinite(value) else None for name, value in metrics.items()}

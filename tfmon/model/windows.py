@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tfmon.model.histogram import add, quantile_ms
 from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
@@ -82,6 +82,8 @@ class WindowSums:
 
 _SUMS = tuple(field_.name for field_ in fields(WindowSums) if field_.default == 0)
 _sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
+_COPIED = (*_SUMS, "sampled_copy_ns", "histogram", "at_ns", "marks", "round", "loss")
+_copied_of: Callable[[Window], tuple[Any, ...]] = attrgetter(*_COPIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +104,10 @@ class LaneWindow(WindowSums):
     def from_event(cls, window: Window, process: int, period: int) -> LaneWindow:
         """Return the window of an event."""
         return cls(
-            **dict(zip(_SUMS, _sums_of(window), strict=True)),
-            sampled_copy_ns=window.sampled_copy_ns,
-            histogram=window.histogram,
+            **dict(zip(_COPIED, _copied_of(window), strict=True)),
             since_ns=window.at_ns - window.span_ns,
-            at_ns=window.at_ns,
-            marks=window.marks,
-            round=window.round,
             process=process,
             period=period,
-            loss=window.loss,
             p50_ms=quantile_ms(window.histogram, 0.5),
             p95_ms=quantile_ms(window.histogram, 0.95),
         )
@@ -145,19 +141,17 @@ class LaneWindow(WindowSums):
             sums = sums.added(item)
         exact = sum(sums.histogram.values()) >= sums.steps
         losses = [item.loss for item in items if item.loss is not None]
-        return cls(
+        quantiles = [sums.step_ms(fraction) if exact else None for fraction in (0.5, 0.95)]
+        return replace(
+            last,
             **dict(zip(_SUMS, _sums_of(sums), strict=True)),
             sampled_copy_ns=sums.sampled_copy_ns,
             histogram={},
             since_ns=items[0].since_ns,
-            at_ns=last.at_ns,
             marks=min((item.marks for item in items), key=len),
-            round=last.round,
-            process=last.process,
-            period=last.period,
             loss=losses[-1] if losses else None,
-            p50_ms=last.p50_ms if len(items) == 1 else sums.step_ms(0.5) if exact else None,
-            p95_ms=last.p95_ms if len(items) == 1 else sums.step_ms(0.95) if exact else None,
+            p50_ms=last.p50_ms if len(items) == 1 else quantiles[0],
+            p95_ms=last.p95_ms if len(items) == 1 else quantiles[1],
         )
 
 
@@ -279,6 +273,12 @@ class SliceSpeed:
         """Logarithm of `examples_per_s`, for a slice with examples."""
         return math.log(self.examples_per_s)
 
+    def added(self, window: LaneWindow, sign: int = 1) -> SliceSpeed:
+        """Return the slice with or without a window."""
+        examples, span_ns = self.examples + sign * window.examples, self.span_ns + sign * window.span_ns
+        at_ns = window.at_ns if sign > 0 else self.at_ns
+        return SliceSpeed(self.round, at_ns, examples, span_ns, self.process, self.load)
+
 
 @dataclass
 class Measurements(StatePart):
@@ -375,9 +375,7 @@ class Measurements(StatePart):
         result: dict[int, SliceSpeed] = {}
         for window in self.steady_points:
             number = window.at_ns // length_ns
-            before = result.get(number)
-            examples, span_ns = (before.examples, before.span_ns) if before else (0, 0)
-            result[number] = SliceSpeed(number, window.at_ns, examples + window.examples, span_ns + window.span_ns)
+            result[number] = result.get(number, SliceSpeed(number, 0, 0, 0)).added(window)
         return {number: part for number, part in result.items() if part.examples > 0 and part.span_ns > 0}
 
     @property
@@ -408,20 +406,11 @@ def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[Sl
     if window.round is None:
         return slices
     if slices and slices[-1].round == window.round:
-        before = slices[-1]
-        examples, span_ns = before.examples + window.examples, before.span_ns + window.span_ns
-        speed = SliceSpeed(before.round, window.at_ns, examples, span_ns, before.process, before.load)
-        return (*slices[:-1], speed)
+        return (*slices[:-1], slices[-1].added(window))
     speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, window.process)
     return (*slices[-(MOST_SLICES - 1) :], speed)
 
 
 def _without_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
-    left = []
-    for part in slices:
-        if part.round != window.round:
-            left.append(part)
-        elif part.span_ns > window.span_ns:
-            examples, span_ns = part.examples - window.examples, part.span_ns - window.span_ns
-            left.append(replace(part, examples=examples, span_ns=span_ns))
-    return tuple(left)
+    left = (part.added(window, -1) if part.round == window.round else part for part in slices)
+    return tuple(part for part in left if part.span_ns > 0)

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeAlias
 from tfmon import units
 from tfmon.analysis.series_tables import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
-from tfmon.model.codec import clean, to_json
-from tfmon.model.events import LinkMeasured
+from tfmon.model.codec import clean
 from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.race import Machine
@@ -144,20 +143,6 @@ def minute(started: str | None) -> str:
 def one_line(text: str) -> str:
     """Return a text in one line without control codes."""
     return " ".join(clean(text).split("\n"))
-
-
-def machine_json(machine: Machine) -> dict[str, Any]:
-    """Return a machine as JSON."""
-    return {name: None if value == "" else value for name, value in to_json(machine).items()}
-
-
-def link_json(link: LinkMeasured | None) -> dict[str, Any]:
-    """Return a connection as JSON."""
-    return {
-        "round_trip_ms": link.round_trip_ns / 1e6 if link else None,
-        "clock_offset_ms": link.offset_ns / 1e6 if link else None,
-        "clock_error_ms": link.error_ns / 1e6 if link else None,
-    }
 
 
 def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:

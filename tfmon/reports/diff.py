@@ -10,6 +10,7 @@ from tfmon import units
 from tfmon.analysis.compare import Change, Comparison, LanePair
 from tfmon.analysis.gate import Gate
 from tfmon.analysis.result import RaceResult
+from tfmon.model import codec
 from tfmon.reports import VERDICT, Lines, Note, Report, Section, Table, common_keys, host_names, minute, text
 
 
@@ -33,28 +34,12 @@ def to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[str, Any
         "verdict": _change_json(comparison.verdict),
         "differences": [asdict(difference) for difference in comparison.differences],
         "notes": list(comparison.notes),
-        **({"gates": [_gate_json(gate) for gate in gates]} if gates else {}),
+        **({"gates": list(map(_gate_json, gates))} if gates else {}),
     }
 
 
 def _gate_json(gate: Gate) -> dict[str, Any]:
-    return {
-        "kind": gate.kind,
-        "exit_code": gate.exit_code,
-        "watched": gate.watched,
-        "limit": gate.limit,
-        "lanes": [
-            {
-                "lane": lane.lane,
-                "kind": lane.kind,
-                "reason": lane.reason,
-                "ratio": lane.ratio,
-                "ratio_ci95": None if lane.low is None else [lane.low, lane.high],
-                "needed": lane.needed,
-            }
-            for lane in gate.lanes
-        ],
-    }
+    return {"kind": gate.kind, "exit_code": gate.exit_code, **codec.to_json(gate)}
 
 
 def _race_json(race: RaceResult) -> dict[str, Any]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from tfmon import units
+from tfmon.analysis.result import link_figures
 from tfmon.analysis.series_tables import ratio_json
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, NOT_APPLICABLE, OK, TENSORFLOW, WARNING
 from tfmon.doctor.diagnosis import Diagnosis, Result
 from tfmon.lanes.remote.connection import Surveyed
 from tfmon.lanes.remote.ray import RayNode
 from tfmon.lanes.remote.trouble import other_python
+from tfmon.model import codec
 from tfmon.model.race import Claim, ClaimResult, Machine
 from tfmon.reports import (
     QUIET,
@@ -28,8 +29,6 @@ from tfmon.reports import (
     Section,
     Table,
     common_keys,
-    link_json,
-    machine_json,
     one_line,
     text,
 )
@@ -46,11 +45,11 @@ def to_text(report: Diagnosis, *, verbose: bool = False, paint: Paint = text.unp
 
 def describe(report: Diagnosis, *, verbose: bool = False) -> Report:
     """Return the doctor's findings in sections."""
-    sections = [
-        Section(heading, (Items([_item(finding, verbose) for finding in report.results_about(subject)
-                                 if verbose or finding.finding.status != NOT_APPLICABLE]),))
-        for subject, heading in _HEADINGS.items()
-    ]  # fmt: skip
+    sections = []
+    for subject, heading in _HEADINGS.items():
+        results = report.results_about(subject)
+        shown = (result for result in results if verbose or result.finding.status != NOT_APPLICABLE)
+        sections.append(Section(heading, (Items([_item(result, verbose) for result in shown]),)))
     answer, passed = [Note(one_line(report.answer), VERDICT)], report.count(NOT_APPLICABLE)
     if passed and not verbose:
         rest = f"{passed} of {len(report.results)} checks do not apply here"
@@ -164,20 +163,17 @@ def _notes(usable: Sequence[Surveyed], this_machine: Machine) -> Iterator[str]:
 
 def hosts_to_json(surveys: Sequence[Surveyed], this_machine: Machine) -> dict[str, Any]:
     """Return the hosts as JSON."""
-    return {**common_keys(), "hosts": [_host_json(survey, this_machine) for survey in surveys]}
-
-
-def _host_json(host: Surveyed, this_machine: Machine) -> dict[str, Any]:
-    known = {"host": host.host.name, "reachable": not host.error}
-    if host.error:
-        return {**known, "error": host.error, "hint": host.hint or None}
-    return {
-        **known,
-        **machine_json(host.machine),
-        "is_this_machine": bool(host.machine.boot) and host.machine.boot == this_machine.boot,
-        "python_path": host.python,
-        **link_json(host.link),
-    }
+    hosts = []
+    for survey in surveys:
+        machine, known = survey.machine, {"host": survey.host.name, "reachable": not survey.error}
+        if survey.error:
+            hosts.append({**known, "error": survey.error, "hint": survey.hint or None})
+            continue
+        facts = {name: None if value == "" else value for name, value in codec.to_json(machine).items()}
+        is_here = bool(machine.boot) and machine.boot == this_machine.boot
+        own = {"is_this_machine": is_here, "python_path": survey.python}
+        hosts.append({**known, **facts, **own, **link_figures(survey.link)})
+    return {**common_keys(), "hosts": hosts}
 
 
 def nodes_to_text(nodes: Sequence[RayNode]) -> str:
@@ -205,10 +201,7 @@ def _free(free: float | None, total: float) -> str:
 
 def nodes_to_json(nodes: Sequence[RayNode]) -> dict[str, Any]:
     """Return the nodes as JSON."""
-    return {**common_keys(), "nodes": [{**asdict(node), "kinds": list(node.kinds)} for node in nodes]}
-
-
-_CLAIM_KEYS = ("id", "source", "says", "first", "second")
+    return {**common_keys(), "nodes": codec.to_json(nodes)}
 
 
 def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dict[str, Any]:
@@ -218,7 +211,10 @@ def claims_to_json(results: Sequence[ClaimResult], interrupted: str = "") -> dic
         "claims": [
             {
                 "scenario": result.scenario,
-                **{name: getattr(result.claim, name) or None for name in _CLAIM_KEYS},
+                **{
+                    part: getattr(result.claim, part) or None
+                    for part in ("id", "source", "says", "first", "second")
+                },
                 "at_least": result.claim.at_least if result.claim.first else None,
                 "at_most": result.claim.at_most,
                 "outcome": result.outcome,
