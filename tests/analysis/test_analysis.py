@@ -5,8 +5,7 @@ import re
 import pytest
 from support.ui import Demo, racing_demo
 
-from tfmon.analysis.analysis import analyse
-from tfmon.analysis.history import change_row
+from tfmon.analysis.analysis import analyse, change_row
 from tfmon.analysis.summarise import summarise
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import StepDescribed

@@ -15,9 +15,9 @@ from tfmon.model.lane_events import Accounted, CauseSeen, Hello, NotMeasured, St
 from tfmon.model.readings import HostSample, Missing
 from tfmon.model.spec import LaneSpec
 from tfmon.reports.race_report import to_text
-from tfmon.ui.render import lifecycle
 from tfmon.ui.render.reading_rows import time_parts, time_row
 from tfmon.ui.render.rows import cells, plain
+from tfmon.ui.screens.lane_page import stack_rows
 
 from .pilot import app_of, frame, lane_page, press, rows_of, shown, text, until
 
@@ -142,7 +142,7 @@ def test_a_stack_shows_each_file_with_its_line_however_narrow_it_is():
     demo.session.accept(StackReported(lane="gpu:0", at_ns=demo.clock(), lines=lines))
     lane = demo.session.snapshot().lane("gpu:0")
     for width in (60, 80, 100, 160):
-        *_, thread, call = plain(lifecycle.stack_rows(lane, demo.clock(), width))
+        *_, thread, call = plain(stack_rows(lane, demo.clock(), width))
         assert call.endswith('tensorflow/trainer.py", line 377 in fit') and "[]" not in thread
         assert len(call) <= width and (path in call) == (width == 160)
 

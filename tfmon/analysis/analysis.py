@@ -1,26 +1,45 @@
-"""The meaning of a snapshot, computed once."""
+"""The meaning of a snapshot, computed once: verdict, bottlenecks, series, and the history of changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tfmon import units
-from tfmon.analysis import tuning_trials
+from tfmon.analysis import statistics, tuning_trials
 from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover_curve import Curve, curve_of
 from tfmon.analysis.finish import loss_warnings, time_to_finish
-from tfmon.analysis.history import MeasuredPeriod, change_news, earlier_text, history_of, measure
-from tfmon.analysis.intervals import Looks
+from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
 from tfmon.analysis.result import ChangeResult
+from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.analysis.verdict_notes import concern_notes
 from tfmon.model.lane_state import LaneState
-from tfmon.model.readings import Estimate
+from tfmon.model.periods import Period
+from tfmon.model.race import Race, interleaved
+from tfmon.model.readings import ALWAYS_VALID, TOO_WIDE, Estimate
 from tfmon.model.series import CROSSOVER
 from tfmon.model.session import Snapshot
-from tfmon.model.windows import WindowSums
+from tfmon.model.windows import WindowSums, concurrent_slices
+
+LARGE = 2.0
+"""From this factor on, two slices suffice for an effect."""
+LOOKS = Looks(ALWAYS_VALID)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPeriod:
+    """The outcome of one period. `period` is `None` for the present one."""
+
+    period: Period | None
+    lanes: Sequence[LaneState]
+    verdict: Verdict
+    centers: Mapping[str, Center | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +152,8 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
     }
     series = snapshot.experiment
     verdict = find_verdict(snapshot, throughputs)
-    measured = measure(snapshot, verdict, before.measured if before is not None else ())
-    rows = history_of(snapshot, measured)
+    measured = _measure(snapshot, verdict, before.measured if before is not None else ())
+    rows = _history_of(snapshot, measured)
     return Analysis(
         snapshot=snapshot,
         verdict=verdict,
@@ -148,10 +167,145 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
             )
             for lane in snapshot.lanes
         ),
-        news=change_news(snapshot, rows) or tuning_trials.news(snapshot),
+        news=_change_news(snapshot, rows) or tuning_trials.news(snapshot),
         curve=curve_of(snapshot, series) if series is not None and series.policy == CROSSOVER else None,
         tuning=tuning_trials.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
         history=rows,
         measured=measured,
-        earlier=earlier_text(snapshot, measured),
+        earlier=_earlier_text(snapshot, measured),
     )
+
+
+def change_row(
+    at_s: float,
+    change: str,
+    lane_id: str | None = None,
+    centers: Iterable[Center | None] = (None, None),
+    effect: Estimate | None = None,
+    *,
+    early: bool = False,
+) -> ChangeResult:
+    """Return a row without a verdict, and the text of the effect, or why it is missing."""
+    speed_before, speed_after = (None if center is None else math.exp(center.value) for center in centers)
+    if effect is not None and effect.is_narrow:
+        text = tuning_trials.gain_text(effect)
+    elif speed_before is None and speed_after is not None:
+        text = "not measured before"
+    elif early:
+        text = "too early to say"
+    else:
+        text = "scatters too much to say" if effect is not None else "measured too briefly"
+    return ChangeResult(at_s, lane_id, change, speed_before, speed_after, effect, text)
+
+
+def _with_verdict(row: ChangeResult, verdict: Verdict) -> ChangeResult:
+    return replace(row, verdict=verdict.kind or "", winner_id=verdict.winner_id, ratio=verdict.interval)
+
+
+def _measure(snapshot: Snapshot, verdict: Verdict, before: Sequence[MeasuredPeriod]) -> tuple[MeasuredPeriod, ...]:
+    known = {id(row.period): row for row in before if row.period is not None}
+    result = []
+    for period in snapshot.periods:
+        if id(period) not in known:
+            then = replace(snapshot, at_ns=period.until_ns, lanes=period.lanes, race=period.race)
+            known[id(period)] = MeasuredPeriod(period, period.lanes, find_verdict(then), _centers(then))
+        result.append(known[id(period)])
+    return (*result, MeasuredPeriod(None, snapshot.lanes, verdict, _centers(snapshot) if result else {}))
+
+
+def center_of(lane: LaneState, *, sliced: bool) -> Center | None:
+    """Return the mean log of examples/s since the last change."""
+    slices = lane.slices if sliced else concurrent_slices([lane.measurements])[1][0]
+    return trimmed_in_time([part.log for part in slices if part.examples], few=True)
+
+
+def _centers(snapshot: Snapshot) -> dict[str, Center | None]:
+    sliced = interleaved(snapshot.race.mode, "", len(snapshot.lanes))
+    return {lane.spec.name: center_of(lane, sliced=sliced) for lane in snapshot.lanes}
+
+
+def _history_of(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> tuple[ChangeResult, ...]:
+    changes = list(_changes_of_speed(snapshot, measured))
+    start = measured[: 1 if changes else -1][:1]
+    rows = [_with_verdict(change_row(0.0, "start"), analysis.verdict) for analysis in start]
+    for present, then in itertools.pairwise(measured):
+        *several, last = _rows_of(present, then, snapshot)
+        rows += [*several, _with_verdict(last, then.verdict)]
+    return tuple(sorted((*rows, *changes), key=lambda row: row.at_s))
+
+
+def _changes_of_speed(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> Iterator[ChangeResult]:
+    began_ns = snapshot.race.started_ns or 0
+    for present in measured:
+        for lane in present.lanes:
+            for change in changes_of(lane):
+                how, at_s = "slower" if change.ratio.value > 1 else "faster", max(0, change.at_ns - began_ns) / 1e9
+                text = ": ".join(filter(None, (f"became {how} at step {units.count(change.step)}", change.why)))
+                yield change_row(at_s, text, lane.spec.id, effect=change.ratio.inverse)
+
+
+def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) -> Iterator[ChangeResult]:
+    period, now = ended.period, tuple(then.lanes)
+    assert period is not None, "the present period has not ended"
+    at_s, series = _at_s(period, snapshot), period.experiment
+    for change in period.changes:
+        lane, later = period.lane(change.lane), next(lane for lane in now if lane.spec.name == change.lane)
+        centers = ended.centers[change.lane], then.centers[change.lane]
+        if later.settings.get(change.knob) != change.after:
+            centers = centers[0], None
+        effect = _effect(*centers, snapshot.race, same_process=lane.process.number == later.process.number)
+        enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
+        early = enough and then.period is None
+        yield change_row(at_s, change.text, lane.spec.id, centers, effect, early=early)
+    if series is not None and series.policy == CROSSOVER:
+        yield change_row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
+    elif series is not None:
+        yield change_row(at_s, f"{period.lane(series.lane).spec.id} tuned, {tuning_trials.answer_text(series)}")
+    elif not period.changes:
+        yield change_row(at_s, period.event, centers=(side.centers.get(period.phase_of) for side in (ended, then)))
+
+
+def _effect(first: Center | None, second: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
+    if first is None or second is None:
+        return None
+    value, reach = second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    if abs(value) >= math.log(LARGE) and min(first.count, second.count) < UNTRIMMED:
+        reach = _reach_of_few(first, second)
+    if not math.isfinite(reach):
+        return None
+    if not same_process:
+        reach = math.hypot(reach, statistics.between_processes((), (), race.between).reach(LOOKS))
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), second.count, LOOKS.kind)
+
+
+def _reach_of_few(first: Center, second: Center) -> float:
+    scatters = [speed.error**2 * speed.count for speed in (first, second)]
+    degrees = first.degrees + second.degrees
+    common = (scatters[0] * first.degrees + scatters[1] * second.degrees) / degrees
+    errors = LOOKS.errors(max(FEW, min(first.count, second.count)), degrees)
+    return errors * math.sqrt(max(common, *scatters) * (1 / first.count + 1 / second.count))
+
+
+def _at_s(period: Period, snapshot: Snapshot) -> float:
+    return max(0, period.until_ns - (snapshot.race.started_ns or period.until_ns)) / 1e9
+
+
+def _change_news(snapshot: Snapshot, rows: Sequence[ChangeResult]) -> str:
+    count = len(snapshot.periods[-1].changes) if snapshot.periods else 0
+    last = [row for row in rows if not row.change.startswith("became ")][-count:] if count else []
+    news = []
+    for row in last:
+        change = row.change if row is last[0] or row.change != last[0].change else ""
+        news.append(f"{' '.join(filter(None, (row.lane_id, change)))}: {row.effect_text}")
+    return "; ".join(news)
+
+
+def _earlier_text(snapshot: Snapshot, measured: Sequence[MeasuredPeriod]) -> str:
+    for present in reversed(measured):
+        if present.verdict.kind in (FASTER, SAME):
+            if (period := present.period) is None:
+                break
+            ended = [f"{period.lane(change.lane).spec.id} {change.text}" for change in period.changes]
+            what = ", ".join(ended) or period.event or "an experiment"
+            return f"until {what} at {units.clock(_at_s(period, snapshot))}: {present.verdict.answer}"
+    return ""

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from tfmon.analysis.analysis import Analysis, LaneAnalysis
+from tfmon.analysis.analysis import Analysis, LaneAnalysis, center_of
 from tfmon.analysis.batch_memory import batch_memory
 from tfmon.analysis.bottleneck import LEAST_WINDOWS
 from tfmon.analysis.compare_profiles import profiled_pair
 from tfmon.analysis.health import concerns, waits_of
-from tfmon.analysis.history import center_of
 from tfmon.analysis.others import contention, cpu_ratio, gpu_others
 from tfmon.analysis.profile_json import to_json as profiles_json
 from tfmon.analysis.result import (

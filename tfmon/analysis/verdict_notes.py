@@ -35,13 +35,13 @@ _CONSTANT = {
 
 def hung(snapshot: Snapshot) -> list[LaneState]:
     """Return the stalled lanes."""
-    return [lane for lane in snapshot.lanes if lane.heartbeat.stalled_since_ns is not None and not lane.over]
+    return [lane for lane in snapshot.lanes if lane.stalled_s(snapshot.at_ns) is not None]
 
 
 def hangs(lane: LaneState, now_ns: int) -> str:
     """Return text about a stalled lane."""
-    silent_s = (now_ns - (lane.heartbeat.stalled_since_ns or now_ns)) / 1e9
-    return f"{lane.title} hangs, has sent nothing for {units.seconds(silent_s)}, and is out of the race"
+    silent = units.seconds(lane.stalled_s(now_ns) or 0.0)
+    return f"{lane.title} hangs, has sent nothing for {silent}, and is out of the race"
 
 
 def concern_notes(snapshot: Snapshot) -> Iterator[str]:

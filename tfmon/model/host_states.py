@@ -13,7 +13,7 @@ from tfmon.model.lane import Lane
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, known
-from tfmon.model.state_part import StatePart
+from tfmon.model.windows import StatePart
 
 HISTORY_SAMPLES = 60
 SWAPPING, THROTTLED, GPU_THROTTLED = "swapping", "cgroup throttled", "GPU throttled"

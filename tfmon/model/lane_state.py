@@ -32,8 +32,7 @@ from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import SpeedWatch
-from tfmon.model.state_part import StatePart
-from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, WindowSums
+from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, StatePart, WindowSums
 
 DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
@@ -366,6 +365,11 @@ class LaneState(StatePart):
         if clock.granted_ns is not None or clock.spent_ns or (self.points and self.points[-1].in_slice):
             return clock.until(now_ns) / 1e9
         return max(0, now_ns - self.heartbeat.heard_ns) / 1e9
+
+    def stalled_s(self, now_ns: int) -> float | None:
+        """Return how long the lane has hung, or `None`."""
+        since_ns = self.heartbeat.stalled_since_ns
+        return None if since_ns is None or self.over else max(0, now_ns - since_ns) / 1e9
 
     def stands_still_s(self, now_ns: int) -> float | None:
         """Return the time without a step, or `None` if normal."""

@@ -10,8 +10,7 @@ from tfmon.model.gpu_samples import GpuActivity, GpuProcesses, GpuSample
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed
-from tfmon.model.state_part import StatePart
-from tfmon.model.windows import Mean
+from tfmon.model.windows import Mean, StatePart
 
 WAITS = Missing("it had no slice since the last sample")
 LEAST_NS = 50_000_000  # CPU time is counted in steps of 10 ms.

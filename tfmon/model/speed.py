@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from tfmon.model.histogram import add, quantile_ns
 from tfmon.model.lane_events import Window
-from tfmon.model.state_part import StatePart
+from tfmon.model.windows import StatePart
 
 BLOCK_NS = 500_000_000
 MARGIN, LEAST_MARGIN = 4.0, 0.04

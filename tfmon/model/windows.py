@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from tfmon.model.histogram import add, quantile_ms
 from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
 from tfmon.model.readings import Missing, Reading, SliceLoad
-from tfmon.model.state_part import StatePart
 
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
 """Limits for unmerged windows."""
@@ -25,6 +24,19 @@ MOST_SLICES = 2_000
 RARE = 0.5
 """Above this share of disturbed windows, nothing is discarded."""
 SETTLED_WINDOWS = 20
+
+
+Part = TypeVar("Part", bound="StatePart")
+
+
+class StatePart:
+    """A part of the state. Copies share the containers, which never change."""
+
+    def copy(self: Part) -> Part:
+        """Return a shallow copy."""
+        result: Part = object.__new__(type(self))
+        vars(result).update(vars(self))
+        return result
 
 
 @dataclass(frozen=True, slots=True)

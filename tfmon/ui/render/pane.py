@@ -13,11 +13,11 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.health import faults_of
 from tfmon.analysis.shares import PAUSED_PARTS, REST, TRAINING, wall_parts
 from tfmon.model.account import BETWEEN, CALLBACKS, SAVING, VALIDATION
-from tfmon.model.lane_events import PAUSED, RACING
-from tfmon.model.lane_state import ABSENT, DONE, FAILED, STAGES, LaneState
+from tfmon.model.lane_events import PAUSED, RACING, STARTING
+from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, NO_STEPS_HINT, STAGES, LaneState
 from tfmon.model.race import TURNS
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, reading_rows
+from tfmon.ui.render import chart, reading_rows
 from tfmon.ui.render.chart import Charts
 from tfmon.ui.render.reading_rows import LABEL_CELLS, labelled
 from tfmon.ui.render.rows import (
@@ -26,10 +26,13 @@ from tfmon.ui.render.rows import (
     NO_BREAK,
     TEXT,
     Row,
+    beside,
     cells,
+    crop,
     fit,
     fitting_device,
     fitting_name,
+    spread,
     stacked,
     styled_lines,
     wrap,
@@ -61,6 +64,8 @@ _GLYPHS = {
 }  # fmt: skip
 _AVOIDABLE = ("input", VALIDATION, BETWEEN, CALLBACKS, SAVING)
 """The largest of these parts is coloured."""
+LIST_ROWS = len(STAGES) + 2
+NO_STEPS_NS = 30_000_000_000
 
 
 def chart_width(pane_width: int) -> int:
@@ -98,8 +103,7 @@ class PaneRows:
         """Return the pane's rows; `heights` are from `heights_of`."""
         lane, width, room = self.lane, self.width, height - 2
         if lane.phase in (FAILED, ABSENT):
-            again = reading_rows.reconnection_text(self.snapshot, lane)
-            body = lifecycle.trouble_rows(lane, width, room, again, keys=not self.view.replay)
+            body = self._trouble(room)
         elif lane.phase in STAGES and not lane.points:
             body = self._preparing(room)
         else:
@@ -141,13 +145,63 @@ class PaneRows:
             rows = [(*fit(row, first + _GAP), *other) for row, other in pairs]
         return rows
 
+    def _trouble(self, height: int) -> list[Row]:
+        """Return why the lane failed, advice, and the last output."""
+        lane, width, trouble = self.lane, self.width, self.lane.trouble
+        again = reading_rows.reconnection_text(self.snapshot, lane)
+        message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
+        sign = "–" if lane.phase == ABSENT else "✗"
+        rows: list[Row] = [((again, STRONG),)] if again else []
+        rows += beside((f"{sign} ", strong(TROUBLE)), message, strong(TROUBLE), width, max(1, height // 2))
+        hint, lost = (trouble.hint, trouble.kind == HOST_LOST) if trouble is not None else ("", False)
+        if lost and not self.view.replay and not again:
+            hint = hint or "r connects again and restarts it"
+        rows += beside(("▸ ", STRONG), hint, TEXT, width, max(1, height // 3))
+        if lane.points:
+            done = f"it had done {units.count(lane.totals.steps)} steps"
+            last = "" if lane.totals.losses.last is None else f", loss {units.loss(lane.totals.losses.last)}"
+            rows += [BLANK, ((crop(done + last, width), TEXT),)]
+        output = lane.end.event.output_tail if lane.end.event is not None else ()
+        room, tail = height - len(rows) - 2, list[str]()
+        if lost or not output or room < 1:  # the output does not explain a lost connection
+            return rows[:height]
+        for line in reversed(output):
+            pieces = wrap(line, width, min(4, room)) if line.strip() else []
+            if len(pieces) + len(tail) > room:
+                break
+            tail = [*pieces, *tail]
+        return [*rows, BLANK, (("last lines of its output", DIM),), *(((line, DIM),) for line in tail)]
+
+    def progress(self, height: int) -> list[Row]:
+        """Return the current stage, or all stages if `LIST_ROWS` rows fit."""
+        lane, now_ns, width, accent = self.lane, self.snapshot.at_ns, self.width, self.accent
+        connects, for_ns = reading_rows.connecting(self.snapshot, lane), max(0, now_ns - lane.phase_since_ns)
+        if lane.script.command and lane.phase == STARTING:
+            reason = lane.script.not_measured.get("steps", "")
+            late = not connects and (for_ns > NO_STEPS_NS or bool(reason))
+            text = "no steps seen" if late else "the script runs, no step seen yet…"
+            text = f"connecting to {lane.spec.host}…" if connects else text
+            rows: list[Row] = [spread([(text, STRONG)], [(units.seconds(for_ns / 1e9), STRONG)], width)]
+            return [*rows, *styled_lines(reason or NO_STEPS_HINT if late else "", width, height - 1)]
+        first = f"connecting to {lane.spec.host}" if connects else STAGES[STARTING]
+        first += f" on {lane.spec.host}" if lane.spec.host and not connects else ""
+        current, texts = [*STAGES].index(lane.phase), (first, *[*STAGES.values()][1:])
+        stage = f"{texts[current]} · {for_ns // 1_000_000_000} s"
+        numbered = f"stage {current + 1} of {len(STAGES)}: {stage}"
+        headline: Row = ((numbered if len(numbered) <= width else stage, STRONG),)
+        foot: Row = ((f"{max(0, now_ns - lane.process.started_ns) // 1_000_000_000} s since its start", DIM),)
+        if height < LIST_ROWS:
+            return [headline, foot][: max(1, height)]
+        rows = [headline]
+        for index, text in enumerate(texts):
+            mark, style = ("✓", accent) if index < current else ("·", DIM)
+            mark, style = ("▸", strong(accent)) if index == current else (mark, style)
+            rows.append(((f"  {mark} ", style), (text, TEXT if index == current else DIM)))
+        return [*rows, foot]
+
     def _preparing(self, height: int) -> list[Row]:
         lane, width = self.lane, self.width
-        room = height if height >= lifecycle.LIST_ROWS + 4 else min(height, 3)
-        first = f"starting Python on {lane.spec.host}" if lane.spec.host else "starting Python"
-        if reading_rows.connecting(self.snapshot, lane):
-            first = f"connecting to {lane.spec.host}"
-        rows = lifecycle.progress_rows(lane, self.snapshot.at_ns, width, room, self.accent, first)
+        rows = self.progress(height if height >= LIST_ROWS + 4 else min(height, 3))
         names = ["knobs", "cpu", "memory", *(["gpu", "gpu memory"] if lane.spec.kind == "gpu" else []), "note"]
         reasons = wrap(lane.spec.chosen, width - LABEL_CELLS, 2)
         chosen = [labelled("" if index else "device", (line, TEXT)) for index, line in enumerate(reasons)]
@@ -164,7 +218,7 @@ class PaneRows:
         (left, right, _, _, flat, _), edge = self._frame()
         state = self._state(width)
         silent = reading_rows.silent_s(self.snapshot, lane) is not None
-        warns = lane.phase == PAUSED or silent or lifecycle.stalled_s(lane, self.snapshot.at_ns) is not None
+        warns = lane.phase == PAUSED or silent or lane.stalled_s(self.snapshot.at_ns) is not None
         style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
         names, id = reading_rows.lane_names(self.snapshot, lane), "" if self.alone else lane.spec.id or "?"
         room = width - 7 - max(len(state), len(state.replace(WAITING, AT_WORK)))
@@ -190,7 +244,7 @@ class PaneRows:
             return lane.phase if lane.phase == ABSENT else f"{lane.state} after {elapsed}"
         if self.view.stopping:
             return "ending"
-        if (hung_s := lifecycle.stalled_s(lane, now_ns)) is not None:
+        if (hung_s := lane.stalled_s(now_ns)) is not None:
             return f"stalled {units.clock(hung_s)}"
         if (silent_s := reading_rows.silent_s(self.snapshot, lane)) is not None:
             return f"link silent {units.clock(silent_s)}"
@@ -236,7 +290,7 @@ class PaneRows:
         lane, recent, verdict = self.lane, self.analysed.recent, self.analysis.verdict
         speed, now_ns = recent.examples_per_s, self.snapshot.at_ns
         steps = recent.steps_per_s if "steps" not in lane.script.not_measured else None
-        still_s = lifecycle.stalled_s(lane, now_ns) or lane.stands_still_s(now_ns)
+        still_s = lane.stalled_s(now_ns) or lane.stands_still_s(now_ns)
         resting = (lane.phase in (PAUSED, DONE) and not self.snapshot.over) or still_s is not None
         number = units.rate(speed) if speed is not None and still_s is None else "---"
         per_step = "not measured" if lane.over else "measuring"

@@ -13,7 +13,7 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.series_layout import DASH
 from tfmon.model.lane_state import STAGES
 from tfmon.model.ports import ReplayState
-from tfmon.ui.render import lifecycle, reading_rows
+from tfmon.ui.render import reading_rows
 from tfmon.ui.render.bars import (
     header_row,
     keys_row,
@@ -93,12 +93,12 @@ def _known(value: float | None, write: Callable[[float], str], width: int) -> st
 
 def _details(analysis: Analysis, index: int, view: Display, width: int, shown: Container[str]) -> list[Row]:
     """Return the readings that no column shows."""
-    lane, now_ns = analysis.lanes[index].lane, analysis.snapshot.at_ns
-    readings = PaneRows(analysis, index, view, width).readings
+    pane = PaneRows(analysis, index, view, width)
+    lane, readings = pane.lane, pane.readings
     if lane.trouble is not None:
         return styled_lines(lane.trouble.message, width, 3, TROUBLE)
     if lane.phase in STAGES and not lane.points:
-        return [*lifecycle.progress_rows(lane, now_ns, width, 1, lane_style(index)), *readings["knobs"][:1]]
+        return [*pane.progress(1), *readings["knobs"][:1]]
     names = [name for name in _DETAILS if name not in shown]
     return [row for name in names for row in (readings[name][:1] if name == "knobs" else readings[name])]
 

@@ -19,7 +19,6 @@ from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot
-from tfmon.ui.render import lifecycle
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, strong
 
@@ -43,7 +42,7 @@ def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
     """Return the running step if it is long, else `step_row`."""
     runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
     ended = lane.over and lane.totals.steps > 0
-    if ended or runs_s < LONG_STEP_S + BEHIND_S or lifecycle.stalled_s(lane, now_ns) is not None:
+    if ended or runs_s < LONG_STEP_S + BEHIND_S or lane.stalled_s(now_ns) is not None:
         return step_row(lane, width)
     number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
     took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
@@ -228,7 +227,7 @@ def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
 
 def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
     """Return a lane's problem, or a blank row."""
-    stalled = lifecycle.NOTE if keys else "no message comes"
+    stalled = "Enter, then S shows its stacks, K ends it" if keys else "no message comes"
     lines = units.several(lane.process.bad_lines, "unreadable line")
     problems = (
         ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),

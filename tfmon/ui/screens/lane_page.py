@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.binding import BindingType
 
 from tfmon import units
@@ -25,9 +26,9 @@ from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
 from tfmon.model.session import Snapshot
-from tfmon.ui.render import chart, lifecycle, reading_rows
+from tfmon.ui.render import chart, reading_rows
 from tfmon.ui.render.reading_rows import UNKNOWN, time_parts
-from tfmon.ui.render.rows import DIM, TEXT, Row, beside, entry, section
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, entry, section
 from tfmon.ui.render.style import STRONG, WARN
 from tfmon.ui.screens.page import bound
 from tfmon.ui.screens.text_pages import OneLanePage
@@ -105,13 +106,44 @@ class LanePage(OneLanePage):
             self.monitor.say(f"ending {lane.title}; {again}")
 
 
+def stack_rows(lane: LaneState, now_ns: int, width: int) -> list[Row]:
+    """Return the last reported stacks of a lane."""
+    if lane.process.stack is None:
+        return []
+    ago = units.seconds(max(0, now_ns - lane.process.stack.at_ns) / 1e9)
+    rows: list[Row] = [BLANK, (("  Stacks", STRONG), (f"   reported {ago} ago, innermost call first", DIM))]
+    for line in lane.process.stack.lines:
+        path, mark, call = line.partition('", line ')
+        if mark:  # keep the file and the line number, and crop the folders
+            room = width - 3 - cell_len(mark + call)
+            line = path if cell_len(path) <= room else f'  File "…{path[len(path) - max(8, room - 9) :]}'
+            line += mark + call
+        rows.append(((crop(f"  {line.replace(' []', '')}", width), TEXT if line.startswith("  ") else DIM),))
+    return rows
+
+
+def _of_heartbeat(lane: LaneState, now_ns: int, keys: bool) -> Lines:
+    heartbeat, hung_s = lane.heartbeat, lane.stalled_s(now_ns)
+    if hung_s is not None:
+        yield "stalled", f"no message for {units.seconds(hung_s)}, while {lane.phase}"
+    elif heartbeat.heard_ns and not lane.over:
+        yield "last message", f"{units.seconds(max(0, now_ns - heartbeat.heard_ns) / 1e9)} ago"
+    if heartbeat.suspensions:
+        total_s = sum(until_ns - since_ns for since_ns, until_ns in heartbeat.suspensions) / 1e9
+        times = f"{len(heartbeat.suspensions)} times, {units.seconds(total_s)} in all"
+        yield "suspended", f"{times}, which do not count"
+    if keys and not lane.over:
+        stack = "S shows its stacks; " if lane.process.reports_stack else ""
+        yield "keys", f"{stack}K ends this lane, by force if necessary"
+
+
 def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = True) -> list[Row]:
     """Return the rows about a lane. `keys`: whether keys act on the lane."""
     snapshot, analysed = analysis.snapshot, analysis.lane(lane.spec.name)
     host, gpus = snapshot.place_of(lane), snapshot.gpus_of(lane)
     rows = section("Bottleneck", _of_bottleneck(analysed.bottleneck), width, DIM)
     rows += _cause_rows(analysed.causes, width)
-    rows += lifecycle.stack_rows(lane, snapshot.at_ns, width)
+    rows += stack_rows(lane, snapshot.at_ns, width)
     for number, (text, code) in enumerate(code_to_keep(lane, snapshot.race.knobs)):
         rows += [] if number else section("To keep what was changed, in the script", (), width, DIM)
         rows += [((f"  {text}", STRONG),), *_code_rows(code, width)]
@@ -124,7 +156,7 @@ def lane_rows(analysis: Analysis, lane: LaneState, width: int, *, keys: bool = T
 
     add("Health", ((concern.id.replace("_", " "), concern.text) for concern in concerns(snapshot, lane)))
     add("Lane", _of_lane(lane))
-    add("Heartbeat", lifecycle.lines(lane, snapshot, keys=keys))
+    add("Heartbeat", _of_heartbeat(lane, snapshot.at_ns, keys))
     if (account := account_of(lane)) is not None:
         groups = [(part, f"{time}, {share}".rstrip(", ")) for part, time, share, _ in account_lines(account)]
         add("The whole run (A has its lines)", (line for line in groups if line[0][0] != "·"))
