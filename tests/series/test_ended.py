@@ -13,7 +13,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.series import lanes as lanes_module
 from tfmon.series.engine import RefusedError, StoppedError
 from tfmon.series.series_control import ExperimentControl
-from tfmon.series.tuning import TuningStation
+from tfmon.series.tuning import Tuning
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -68,7 +68,7 @@ def test_an_experiment_starts_no_script_again_that_ends_meanwhile(command, error
     )
     demo.go()
     monkeypatch.setattr(lanes_module, "PATIENCE_S", 0.05)
-    station = TuningStation(demo.session, demo.controls, tuning("cpu"))
+    station = Tuning(demo.session, demo.controls, tuning("cpu"))
     if command and ends == "is about to end":
         demo.session.accept(EndRequested(lane="cpu", at_ns=demo.clock(), grace_s=30.0))
     else:
@@ -94,5 +94,5 @@ def test_a_lane_that_takes_long_to_get_ready_is_waited_for(monkeypatch):
         return False
 
     with pytest.raises(RefusedError, match="it did not"):
-        TuningStation(demo.session, demo.controls, tuning("cpu")).wait(look, "it did not")
+        Tuning(demo.session, demo.controls, tuning("cpu")).wait(look, "it did not")
     assert len(looks) >= 50

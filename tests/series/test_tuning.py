@@ -99,14 +99,14 @@ class TestAll:
     def test_goes_on_until_nothing_helps_judges_a_full_cache_and_measures_the_whole(
         self, group, bench, monkeypatch
     ):
-        measure, began_ns = tuning.TuningStation._wait_for_slices, []
+        measure, began_ns = tuning.Tuning._wait_for_slices, []
 
         def watched(self, slices, since_ns):
             if self._attempt.settings == {"cache": True} and group.lane("cpu").settings["cache"]:
                 began_ns.append(since_ns)
             measure(self, slices, since_ns)
 
-        monkeypatch.setattr(tuning.TuningStation, "_wait_for_slices", watched)
+        monkeypatch.setattr(tuning.Tuning, "_wait_for_slices", watched)
         begin(group, FASTER="parallel_calls=auto:1.5 prefetch=auto:0.8 cache=True:1.4", EXAMPLES="1000")
         state = tune(group, bench, everything=True)
         assert outcomes(state) == [

@@ -10,17 +10,20 @@ from tfmon.model.knobs import Settings
 from tfmon.model.ports import Controls
 from tfmon.model.race import TURNS
 from tfmon.model.series import Attempt, Pair, SeriesState
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Session
 from tfmon.model.windows import SliceSpeed
 from tfmon.series.engine import Policy, RefusedError, StoppedError
 from tfmon.series.lanes import LanesStation
 
 
-class CrossoverPolicy(Policy):
-    """Measures every value, then the values next to a change of the lead."""
+class Crossover(LanesStation, Policy):
+    """Measures every value, then the values next to a change of the lead, on lanes that continue to train."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._snapshot = snapshot
+    def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
+        super().__init__(session, controls, state)
+        self._knob = state.knob
+        self._mode = session.snapshot().race.mode
+        self._before: Sequence[Settings] = ()
         self._pairs = 0
         """Number of pairs at which the visit ends."""
 
@@ -45,19 +48,9 @@ class CrossoverPolicy(Policy):
 
     def _curve(self, state: SeriesState) -> Curve:
         try:
-            return curve_of(self._snapshot(), state)
+            return curve_of(self.session.snapshot(), state)
         except KeyError:  # another race has begun
             raise StoppedError from None
-
-
-class CrossoverStation(LanesStation):
-    """Two lanes that continue to train while a value is set."""
-
-    def __init__(self, session: Session, controls: Controls, state: SeriesState) -> None:
-        super().__init__(session, controls, state)
-        self._knob = state.knob
-        self._mode = session.snapshot().race.mode
-        self._before: Sequence[Settings] = ()
 
     def open(self) -> Sequence[Settings]:
         """Wait until both lanes train in turns."""

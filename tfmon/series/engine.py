@@ -37,7 +37,7 @@ from tfmon.model.series import (
     VisitEnded,
     state_after,
 )
-from tfmon.model.session import Session, Snapshot
+from tfmon.model.session import Session
 from tfmon.model.spec import KINDS
 from tfmon.system.threads import start_thread
 
@@ -68,11 +68,7 @@ class PlaceError(Exception):
 
 
 class Policy(ABC):
-    """Chooses the next measurement. Thread: the caller holds the engine's lock, except in `ready`."""
-
-    def ready(self, state: SeriesState, snapshot: Snapshot) -> bool:
-        """Return whether enough is known to choose."""
-        return True
+    """Chooses the next measurement. Thread: the caller holds the engine's lock."""
 
     @abstractmethod
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
@@ -105,8 +101,8 @@ class Station(ABC):
         """Prepare the station; return the settings of a race's lanes."""
         return ()
 
-    def prepare(self, ready: Callable[[Snapshot], bool]) -> None:
-        """Wait until a race's lanes are `ready`."""
+    def prepare(self, state: SeriesState) -> None:
+        """Wait until enough is known to choose an attempt."""
 
     @abstractmethod
     def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Figures | None:
@@ -224,7 +220,7 @@ class Series:
     def _take(self, stations: Sequence[Station]) -> tuple[Station, int] | None:
         """Wait for an attempt; return `None` at the end."""
         for station in stations:
-            station.prepare(lambda snapshot: self._policy.ready(self.state, snapshot))
+            station.prepare(self.state)
         with self._news:
             while stations and not self.stopped:
                 for station in stations:

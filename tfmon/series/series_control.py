@@ -10,10 +10,9 @@ from tfmon.analysis.tuning_trials import find_change, plan_tuning
 from tfmon.model.ports import Controls, ExperimentError
 from tfmon.model.series import TUNING, SeriesState
 from tfmon.model.session import Session, Snapshot
-from tfmon.series.crossover import CrossoverPolicy, CrossoverStation
+from tfmon.series.crossover import Crossover
 from tfmon.series.engine import Series
-from tfmon.series.lanes import LanesStation
-from tfmon.series.tuning import TuningPolicy, TuningStation
+from tfmon.series.tuning import Tuning
 
 STOP_PATIENCE_S = 2.0
 """For the lanes to restore their settings."""
@@ -27,7 +26,7 @@ class ExperimentControl:
         self._controls = controls
         self._lock = threading.Lock()
         self._series: Series | None = None
-        self._station: LanesStation | None = None
+        self._station: Crossover | Tuning | None = None
 
     @property
     def measured(self) -> Snapshot | None:
@@ -65,11 +64,10 @@ class ExperimentControl:
         """Run a planned series; raises ExperimentError while another runs."""
         with self._lock:
             self._check_idle()
-            session, tuning = self._session, state.policy == TUNING
-            policy = (TuningPolicy if tuning else CrossoverPolicy)(session.snapshot)
-            station = (TuningStation if tuning else CrossoverStation)(session, self._controls, state)
+            make = Tuning if state.policy == TUNING else Crossover
+            self._station = station = make(self._session, self._controls, state)
             station.keep(state)
-            self._station, self._series = station, Series(state, policy, [station], station.keep)
+            self._series = Series(state, station, [station], station.keep)
             self._series.start()
 
     def _check_idle(self) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.tuning_trials import LOOKS, advised, best_of, decide, gain_of, plan_attempt
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
@@ -16,7 +17,6 @@ from tfmon.model.series import (
     STOPPED,
     Attempt,
     Change,
-    Figures,
     Pair,
     SeriesState,
     VisitEnded,
@@ -35,32 +35,39 @@ SLICE_STEPS, SHORTEST_S, LONGEST_S = 20, 0.25, 0.5
 STEADY_NS = 1_000_000_000
 
 
-class TuningPolicy(Policy):
-    """Tries the likeliest change, or changes until nothing helps."""
+class Tuning(LanesStation, Policy):
+    """Tries the likeliest change of one lane, which trains alone, or changes until nothing helps."""
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
-        self._snapshot = snapshot
-        self._settled = False
+    visits = 0
+    failure = ""
+    _settled = False
 
-    def ready(self, state: SeriesState, snapshot: Snapshot) -> bool:
-        """Return whether the bottleneck is known, if required."""
-        if state.whole is not None or (state.present and not state.plan.everything):
-            return True
-        lane = snapshot.lane(state.lane)
-        bottleneck = advised(snapshot, lane, everything=state.plan.everything)
-        return bottleneck is not None and lane.steady.span_ns >= STEADY_NS
+    def open(self) -> Sequence[Mapping[str, KnobValue]]:
+        """Train only this lane."""
+        self.controls.set_exclusive(self.lanes[0])
+        return super().open()
+
+    def prepare(self, state: SeriesState) -> None:
+        """Wait until the bottleneck is known, if required."""
+        if self.failure:
+            raise StoppedError(self.failure)
+
+        def known() -> bool:
+            self.check(state.lane)
+            _, lane, bottleneck = self._advised(state)
+            return bottleneck is not None and lane.steady.span_ns >= STEADY_NS
+
+        if _may_try(state):
+            self.wait(known, "too little was measured to name the bottleneck of the lane")
 
     def next(self, state: SeriesState, kind: str) -> Attempt | None:
         """Return the likeliest untried change, or at last all kept changes together."""
-        tried, everything = state.present, state.plan.everything
-        attempt = None
-        if state.whole is None and (everything or not tried):
-            snapshot = self._snapshot()
-            lane = snapshot.lane(state.lane)
-            bottleneck = advised(snapshot, lane, everything=everything)
+        attempt, everything = None, state.plan.everything
+        if _may_try(state):
+            snapshot, lane, bottleneck = self._advised(state)
             causes = [cause for cause in bottleneck.causes if cause.can_try] if bottleneck is not None else []
             if causes and bottleneck is not None:
-                choices = len(tried) + len(causes) if everything else 1
+                choices = len(state.present) + len(causes) if everything else 1
                 number = len(state.attempts)
                 attempt = plan_attempt(snapshot, state.lane, causes[0], bottleneck.kind, choices, number)
             elif everything:
@@ -83,40 +90,10 @@ class TuningPolicy(Policy):
         """Return whether no change was left."""
         return self._settled
 
-
-def _all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
-    """Return an attempt of all kept changes, if several."""
-    kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
-    if len(kept) < 2 or not best_of(state).settings:
-        return None
-    before = state.present[0].of_lane.before
-    changed = {knob: value for knob, value in lane.settings.items() if before.get(knob) != value}
-    restarts = any(attempt.of_lane.restarts for attempt in kept)
-    change = Change(lane.spec.name, dict(before), restarts=restarts, whole=True)
-    return Attempt(len(state.attempts), "", changed, change)
-
-
-class TuningStation(LanesStation):
-    """One lane of a race, which trains alone."""
-
-    visits = 0
-    failure = ""
-
-    def open(self) -> Sequence[Mapping[str, KnobValue]]:
-        """Train only this lane."""
-        self.controls.set_exclusive(self.lanes[0])
-        return super().open()
-
-    def prepare(self, ready: Callable[[Snapshot], bool]) -> None:
-        """Wait until the bottleneck is known."""
-        if self.failure:
-            raise StoppedError(self.failure)
-
-        def known() -> bool:
-            self.check(self.lanes[0])
-            return ready(self.session.snapshot())
-
-        self.wait(known, "too little was measured to name the bottleneck of the lane")
+    def _advised(self, state: SeriesState) -> tuple[Snapshot, LaneState, Bottleneck | None]:
+        snapshot = self.session.snapshot()
+        lane = snapshot.lane(state.lane)
+        return snapshot, lane, advised(snapshot, lane, everything=state.plan.everything)
 
     def restore(self) -> None:
         """Continue the other lanes."""
@@ -130,7 +107,7 @@ class TuningStation(LanesStation):
         self.wait(lambda: self.lane(name).process.number > before, "the lane was not started again")
         self.wait_until_racing([name])
 
-    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> Figures | None:
+    def measure(self, attempt: Attempt, add: Callable[[Pair, float], bool]) -> None:
         """Train under both settings until a decision, then under the better ones."""
         self._attempt, self._add = attempt, add
         self._change = change = attempt.of_lane
@@ -144,19 +121,16 @@ class TuningStation(LanesStation):
         self.controls.set_exclusive(change.lane, slice_s)
         in_blocks = bool(self._tuned().script.command) or change.restarts or self._fills_a_cache
         slices = SLICES_IN_A_BLOCK if in_blocks else SLICES
-        kept = change.whole
         try:
             while self._compare(slices):
                 pass
-            kept = kept or decide(self._attempt) == KEPT
         except StoppedError:
             self._request(self._attempt.settings_after if change.whole else change.before)
             raise
         except RefusedError:
-            self._restore(kept=kept)
+            self._restore(kept=change.whole)
             raise
-        self._restore(kept=kept)
-        return None
+        self._restore(kept=change.whole or decide(self._attempt) == KEPT)
 
     def _compare(self, slices: int) -> bool:
         """Train a block under each setting; return whether to continue."""
@@ -237,3 +211,20 @@ def _paired(old: Sequence[SliceSpeed], new: Sequence[SliceSpeed]) -> Iterator[tu
         if before.examples and now.examples:
             pair = Pair(now.log - before.log, False, now.process, before.log)
             yield pair, (now.at_ns - before.at_ns) / 1e9
+
+
+def _may_try(state: SeriesState) -> bool:
+    """Return whether another change may be tried."""
+    return state.whole is None and (state.plan.everything or not state.present)
+
+
+def _all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
+    """Return an attempt of all kept changes, if several."""
+    kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
+    if len(kept) < 2 or not best_of(state).settings:
+        return None
+    before = state.present[0].of_lane.before
+    changed = {knob: value for knob, value in lane.settings.items() if before.get(knob) != value}
+    restarts = any(attempt.of_lane.restarts for attempt in kept)
+    change = Change(lane.spec.name, dict(before), restarts=restarts, whole=True)
+    return Attempt(len(state.attempts), "", changed, change)
