@@ -17,7 +17,6 @@ from tfmon.analysis.crossover_curve import (
     ahead_text,
     crossover_of,
     curve_of,
-    expected_pairs,
     next_value,
     pairs_left,
     range_around,
@@ -79,7 +78,7 @@ def test_a_crossover_ends_whatever_is_measured_within_the_pairs_expected(crossin
         first = first or told[0]
         if wanted is None:
             assert all(total <= most for most in told), told
-            assert first == expected_pairs(len(VALUES))[1]
+            assert first == len(VALUES) * MOST_PAIRS
             return
         value, count = wanted
         assert count > pairs[value]

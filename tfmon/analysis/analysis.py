@@ -78,7 +78,6 @@ class Analysis:
     lanes: tuple[LaneAnalysis, ...]
     news: str
     curve: Curve | None
-    tuning: tuning_trials.Best | None
     history: tuple[ChangeResult, ...] = ()
     measured: tuple[MeasuredPeriod, ...] = ()
     earlier: str = ""
@@ -93,7 +92,7 @@ class Analysis:
         if self.curve is not None:
             began = [period.experiment is not None for period in self.snapshot.periods]
             return not any(began) or began[-1]
-        return self.tuning is not None and len(self.snapshot.lanes) == 1
+        return self.snapshot.tuned is not None and len(self.snapshot.lanes) == 1
 
     @property
     def answer(self) -> str:
@@ -169,7 +168,6 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         ),
         news=_change_news(snapshot, rows) or tuning_trials.news(snapshot),
         curve=curve_of(snapshot, series) if series is not None and series.policy == CROSSOVER else None,
-        tuning=tuning_trials.best_of(snapshot.tuned) if snapshot.tuned is not None else None,
         history=rows,
         measured=measured,
         earlier=_earlier_text(snapshot, measured),

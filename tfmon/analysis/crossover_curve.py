@@ -15,6 +15,7 @@ from tfmon import units
 from tfmon.analysis.intervals import LEAST_PAIRS, trimmed_in_time
 from tfmon.analysis.statistics import compare
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
+from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ExperimentError
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
@@ -66,7 +67,8 @@ class Crossing:
 class Curve:
     """The curve so far, and the answer."""
 
-    knob: str
+    state: SeriesState
+    lanes: tuple[LaneState, ...]
     titles: tuple[str, str]
     left_s: float | None
     """Upper bound of the remaining time."""
@@ -132,15 +134,10 @@ def range_around(knob: Knob, values: Sequence[KnobValue], examples: int | None =
     return (within[0], within[-1]) if len(within) > 1 else (possible[0], possible[-1])
 
 
-def expected_pairs(values: int) -> tuple[int, int]:
-    """Return the least and most pairs."""
-    return values * FIRST_PAIRS, values * MOST_PAIRS
-
-
 def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     """Return the curve so far."""
-    lanes = [snapshot.lane(name) for name in state.plan.lanes]
-    first, second = state.under or tuple(lane.settings for lane in lanes)
+    lanes = tuple(map(snapshot.lane, state.plan.lanes))
+    first, second = state.under or [lane.settings for lane in lanes]
     differs = [knob for knob, value in first.items() if second.get(knob) != value and knob != state.knob]
     titles = title(lanes[0].spec, first, differs), title(lanes[1].spec, second, differs)
     two_machines = snapshot.machine_key(lanes[0]) != snapshot.machine_key(lanes[1])
@@ -150,7 +147,7 @@ def curve_of(snapshot: Snapshot, state: SeriesState) -> Curve:
     left_s = None
     if state.visits_s and not state.over:  # every visit measures `FIRST_PAIRS` pairs
         left_s = pairs_left(points) * sum(state.visits_s) / len(state.visits_s) / FIRST_PAIRS
-    return Curve(state.knob, titles, left_s, points, crossings, answer)
+    return Curve(state, lanes, titles, left_s, points, crossings, answer)
 
 
 def next_value(points: Sequence[CurvePoint]) -> tuple[KnobValue, int] | None:
@@ -171,11 +168,6 @@ def pairs_left(points: Sequence[CurvePoint]) -> int:
         if len(leads) > 1 or None in leads:
             most += max(0, (SURE_PAIRS if point.sure else MOST_PAIRS) - point.pairs)
     return most if next_value(points) is not None else 0
-
-
-def ended_text(state: SeriesState) -> str:
-    """Return how the crossover ended."""
-    return f"{state.ended}; these are the values it had" if state.ended else "all is measured"
 
 
 def ahead_text(point: CurvePoint, ids: tuple[str, str]) -> str:

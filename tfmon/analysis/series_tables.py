@@ -8,7 +8,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.crossover_curve import CurvePoint, ahead_text, curve_of, ended_text
+from tfmon.analysis.crossover_curve import CurvePoint, ahead_text, curve_of
 from tfmon.analysis.series_layout import (
     DASH,
     Cell,
@@ -32,7 +32,7 @@ from tfmon.analysis.sweep_ranking import (
     SweepRow,
 )
 from tfmon.analysis.tuning_trials import (
-    ALL_TRIED,
+    best_of,
     change_text,
     gain_of,
     gain_texts,
@@ -106,13 +106,6 @@ def scaling_of(ranking: Ranking) -> list[Scaling]:
     ]
 
 
-def troubles(ranking: Ranking) -> list[str]:
-    """Return the devices that were lost, and an early end."""
-    state = ranking.state
-    lost = [f"{device} is not used any more: {why}" for device, why in state.lost.items()]
-    return [*lost, f"ended early: {state.ended}"] if state.ended else lost
-
-
 def _learns_text(row: SweepRow) -> str:
     return f"trains differently (other {' and '.join(knob.replace('_', ' ') for knob in row.learns)})"
 
@@ -139,16 +132,17 @@ IDS = "ABCDEFGH"
 
 def sweep_table(ranking: Ranking) -> SeriesTable:
     """Return the table of a sweep, the best first."""
-    plan, several = ranking.state.plan, len(ranking.state.plan.kinds) > 1
+    state, plan, several = ranking.state, ranking.state.plan, len(ranking.state.plan.kinds) > 1
     knobs = [SeriesColumn(name, most=max(len(name) + 1, 12)) for name in map(short_name, plan.over)]
     kind = [SeriesColumn("device", most=8)] if several else []
     bests = {id(best) for best in map(ranking.best, plan.kinds) if best and best.outcome != BASELINE}
+    lost = [f"{device} is not used any more: {why}" for device, why in state.lost.items()]
     return SeriesTable(
         columns=(*knobs, *kind, *_MEASURED),
         rows=tuple(_row_of(row, several=several, best=id(row) in bests) for row in ranking.ranked),
         curves=curves_of(ranking),
         answer=tuple(answer(ranking)),
-        troubles=tuple(troubles(ranking)),
+        troubles=(*lost, *([f"ended early: {state.ended}"] if state.ended else [])),
     )
 
 
@@ -243,12 +237,12 @@ def curves_of(ranking: Ranking) -> tuple[SeriesCurve, ...]:
 
 def crossover_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the last crossover by value."""
-    snapshot, curve, state = analysis.snapshot, analysis.curve, analysis.snapshot.experiment
-    if curve is None or state is None or state.policy != CROSSOVER:
+    snapshot, curve = analysis.snapshot, analysis.curve
+    if curve is None:
         return None
-    lanes = [snapshot.lane(name) for name in state.plan.lanes]
+    state, lanes = curve.state, curve.lanes
     ids = (lanes[0].spec.id, lanes[1].spec.id)
-    knob = curve.knob.replace("_", " ")
+    knob = state.knob.replace("_", " ")
     speeds = [tuple(point.first for point in curve.points), tuple(point.second for point in curve.points)]
     lines = tuple(
         CurveLine(lane.spec.id, title, snapshot.lanes.index(lane), points)
@@ -256,14 +250,15 @@ def crossover_table(analysis: Analysis) -> SeriesTable | None:
     )
     about = f"examples/s over {knob}, with 95 % intervals"
     values, marks = tuple(point.value for point in curve.points), tuple(cross.about for cross in curve.crossings)
-    drawn = SeriesCurve(curve.knob, "Crossover", about, "examples/s", values, lines, marks)
+    drawn = SeriesCurve(state.knob, "Crossover", about, "examples/s", values, lines, marks)
+    ended = f"{state.ended}; these are the values it had" if state.ended else "all is measured"
     heads = (SeriesColumn(knob, 6), *(SeriesColumn(f"{id} ex/s", 7) for id in ids), SeriesColumn("ahead"))
     return SeriesTable(
         columns=heads,
         rows=tuple(_value_row(point, ids) for point in curve.points),
         curves=(drawn,),
         answer=(curve.text,),
-        notes=(ended_text(state),) if state.over else (),
+        notes=(ended,) if state.over else (),
     )
 
 
@@ -278,8 +273,8 @@ def _value_row(point: CurvePoint, ids: tuple[str, str]) -> SeriesRow:
 
 def tuning_table(analysis: Analysis) -> SeriesTable | None:
     """Return the table of the tuning by change."""
-    snapshot, state, best = analysis.snapshot, analysis.snapshot.tuned, analysis.tuning
-    if state is None or best is None:
+    snapshot, state = analysis.snapshot, analysis.snapshot.tuned
+    if state is None:
         return None
     lanes = {lane.spec.name: lane for lane in snapshot.lanes}
     lane = [SeriesColumn("lane")] if len(lanes) > 1 else []
@@ -291,7 +286,7 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
         rows=rows,
         answer=(analysis.tuned,) if rows or state.over else (),
         notes=tuple(filter(None, (_progress(analysis, state),))),
-        code=best.code,
+        code=best_of(state).code,
     )
 
 
@@ -302,7 +297,7 @@ def _progress(analysis: Analysis, state: SeriesState) -> str:
         return f"ended early: {state.ended}"
     if not state.attempts and analysis.lane(state.lane).bottleneck is None:
         return "too little was measured to know what limits the lane"
-    return ALL_TRIED.format(" other" if state.attempts else "") if state.plan.everything else ""
+    return f"no{' other' * bool(state.attempts)} knob is known to help" if state.plan.everything else ""
 
 
 def _attempt_row(at: int, attempt: Attempt, lanes: Mapping[str, LaneState]) -> SeriesRow:
@@ -345,13 +340,13 @@ def lane_series_progress(snapshot: Snapshot) -> str:
 
 def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
     """Return the curve of the last crossover. Units: examples/s."""
-    snapshot, state, curve = analysis.snapshot, analysis.snapshot.experiment, analysis.curve
-    if curve is None or state is None or state.policy != CROSSOVER:
+    curve = analysis.curve
+    if curve is None:
         return None
-    lanes = [snapshot.lane(name) for name in state.plan.lanes]
+    lanes = zip(curve.lanes, curve.titles, strict=True)
     return {
-        "knob": curve.knob,
-        "lanes": [{**_lane_json(lane), "title": name} for lane, name in zip(lanes, curve.titles, strict=True)],
+        "knob": curve.state.knob,
+        "lanes": [{**_lane_json(lane), "title": name} for lane, name in lanes],
         "values": [
             {
                 "value": point.value,
@@ -373,17 +368,17 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
             for crossing in curve.crossings
         ],
         "text": curve.text,
-        "no_gpu": snapshot.machine.no_gpu or None,
-        "interrupted": state.ended or None,
+        "no_gpu": analysis.snapshot.machine.no_gpu or None,
+        "interrupted": curve.state.ended or None,
     }
 
 
 def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
     """Return the attempts of the tuning, if any."""
-    state, best = analysis.snapshot.tuned, analysis.tuning
-    if state is None or best is None:
+    state = analysis.snapshot.tuned
+    if state is None:
         return None
-    lane, bottleneck = analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
+    best, lane, bottleneck = best_of(state), analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
     return {
         "lane": _lane_json(lane),
         "began_with": state.present[0].of_lane.before if state.present else lane.settings,

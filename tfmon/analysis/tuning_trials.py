@@ -222,7 +222,6 @@ def best_of(state: SeriesState) -> Best:
 
 
 WIDE = 2.0
-ALL_TRIED = "no{} knob is known to help"
 
 
 def news(snapshot: Snapshot) -> str:

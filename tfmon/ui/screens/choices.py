@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import BindingType
 
 from tfmon import units
-from tfmon.analysis.crossover_curve import differ_only_in, expected_pairs, range_around, values_of
+from tfmon.analysis.crossover_curve import FIRST_PAIRS, MOST_PAIRS, differ_only_in, range_around, values_of
 from tfmon.analysis.prediction import round_s
 from tfmon.model.control_messages import Command
 from tfmon.model.knobs import Knob, KnobError, short_name, show
@@ -219,7 +219,7 @@ class NewCrossoverPage(ListPage):
         except KnobError as error:
             return f"{error}; it takes {knob.allowed()}", WARN
         pace_s = round_s([lane.slices for lane in self.monitor.snapshot.lanes]) or PAIR_S
-        least, most = (units.clock(pairs * pace_s) for pairs in expected_pairs(len(values)))
+        least, most = (units.clock(pairs * len(values) * pace_s) for pairs in (FIRST_PAIRS, MOST_PAIRS))
         restarts = ", each of which restarts both lanes" if knob.kind == "restart" else ""
         listed = f"{len(values)} values{restarts}: {', '.join(map(show, values))}"
         return f"about {least}, up to {most} where the lead changes or is close; {listed}", TEXT

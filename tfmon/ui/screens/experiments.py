@@ -167,7 +167,7 @@ class CrossoverPage(SeriesPage):
 
     def make(self) -> SeriesTable | None:
         if self.monitor.analysis.curve is not None:
-            self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.knob)}"
+            self.title_text = f"Crossover over {short_name(self.monitor.analysis.curve.state.knob)}"
         return crossover_table(self.monitor.analysis)
 
     def begin(self) -> None:
