@@ -48,7 +48,7 @@ def trained(
 
 
 def judged(first: LaneState, second: LaneState, lengths=None, again=((), ())):
-    return judge_trial(analyse(ended(first, second)), lengths or {}, "fix.patch", again)
+    return judge_trial(analyse(ended(first, second)), lengths or {}, "fix.patch", again=again)
 
 
 def took(seconds: float, curve: LossCurve | None = None, *, seed=SEEDED, name="a") -> LaneState:
@@ -68,7 +68,7 @@ A = trained("a", 100)
 
 @pytest.mark.parametrize(("speed", "why"), [(100, "it changes nothing: the same speed"), (60, "slower: ")])
 def test_a_change_that_is_not_faster_is_refused(speed, why):
-    trial, _ = judged(A, trained("bb", speed, losses(2)))
+    trial = judged(A, trained("bb", speed, losses(2)))
     assert (trial.answer, trial.exit_code) == (REFUSE, 4)
     assert why in trial.text
 
@@ -90,8 +90,10 @@ def test_a_change_that_is_not_faster_is_refused(speed, why):
     ],
 )
 def test_a_faster_change_is_kept_if_it_trains_the_same(changed, lengths, why):
-    trial, unclear = judged(A, trained("bb", 200, **{"curve": losses(2), **changed}), lengths)
-    assert (trial.answer, trial.same_training, unclear) == (REFUSE if why else KEEP, not why, False), trial.text
+    trial = judged(A, trained("bb", 200, **{"curve": losses(2), **changed}), lengths)
+    assert (trial.answer, trial.same_training, trial.unclear) == (REFUSE if why else KEEP, not why, False), (
+        trial.text
+    )
     said = f"refuse: it trains something else: {why}" if why else "keep: its steps are 2.0× as fast (95 % CI "
     assert trial.text.startswith(said) and trial.steps_factor.low < 2 < trial.steps_factor.high
 
@@ -105,20 +107,20 @@ def test_half_the_updates_are_seen_in_few_losses_of_a_fast_run(every, half, same
         return curve
 
     first, second = trained("a", 100, course(20)), trained("bb", 200, course(every, half))
-    assert judged(first, second)[0].same_training is same
+    assert judged(first, second).same_training is same
     for steps in (20, every):  # each run as it is reports losses of the same steps, so they differ by 0
         first = trained("a", 100, course(steps))
-        assert judged(first, second, again=([first], []))[0].same_training is same
+        assert judged(first, second, again=([first], [])).same_training is same
 
 
 def test_without_a_seed_further_runs_tell_what_seeds_explain():
     first, second = (trained(name, speed, seed=UNSEEDED) for name, speed in (("a", 100), ("bb", 200)))
     second = replace(second, totals=replace(second.totals, losses=losses(2, offset=0.1)))
-    trial, unclear = judged(first, second)
-    assert (trial.answer, unclear) == (NOT_YET, True)
+    trial = judged(first, second)
+    assert (trial.answer, trial.unclear) == (NOT_YET, True)
     assert "may train something else" in trial.text
     for apart, answer in ((0.08, KEEP), (0.002, REFUSE)):
-        trial, _ = judged(first, second, again=([took(9, losses(3, offset=apart), seed=UNSEEDED)], []))
+        trial = judged(first, second, again=([took(9, losses(3, offset=apart), seed=UNSEEDED)], []))
         assert trial.answer == answer, trial.text
         assert "2 runs of the script as it is differ by" in trial.text
 
@@ -129,9 +131,9 @@ def test_one_loss_of_each_run_is_compared_with_what_runs_differ_by(offset, answe
         return trained(name, speed, LossCurve().with_loss(200, loss), seed=UNSEEDED)
 
     first, second = one("a", 100, 0.50), one("bb", 200, 0.52 + offset)
-    assert judged(first, second)[0].answer == NOT_YET
+    assert judged(first, second).answer == NOT_YET
     again = [one("a", 100, loss) for loss in (0.53, 0.49, 0.51)], [one("bb", 200, 0.51 + offset)]
-    assert judged(first, second, again=again)[0].answer == answer
+    assert judged(first, second, again=again).answer == answer
 
 
 def test_small_differences_with_equal_seeds_are_not_refused():
@@ -158,7 +160,7 @@ def test_the_mean_of_an_epoch_that_is_reset_is_no_difference():
     ],
 )
 def test_a_change_whose_losses_cannot_be_compared_is_kept_only_if_there_are_none(before, after, answer, why):
-    trial, _ = judged(trained("a", 100, before), trained("bb", 200, after))
+    trial = judged(trained("a", 100, before), trained("bb", 200, after))
     assert (trial.answer, trial.same_training) == (answer, None), trial.text
     assert why in trial.text
 
@@ -169,7 +171,7 @@ def test_a_run_that_fails_is_one_line(which):
     lanes, trouble = [*snapshot.lanes], Trouble("ValueError: no (train.py:3)")
     totals = replace(lanes[which].totals, steps=20)
     lanes[which] = replace(lanes[which], phase=FAILED, trouble=trouble, totals=totals)
-    trial, _ = judge_trial(analyse(replace(snapshot, lanes=tuple(lanes))), {}, "fix.patch")
+    trial = judge_trial(analyse(replace(snapshot, lanes=tuple(lanes))), {}, "fix.patch")
     assert trial.answer == (REFUSE if which else NO_TRIAL)
     assert trial.exit_code == (4 if which else 1)
     assert "fails after 20 steps" in trial.text
@@ -186,7 +188,7 @@ def test_a_run_that_fails_is_one_line(which):
     ],
 )
 def test_whole_runs_are_compared_in_pairs(first, second, answer, why):
-    trial, _ = judged(took(10), took(10, name="bb"), again=runs(first, second))
+    trial = judged(took(10), took(10, name="bb"), again=runs(first, second))
     assert trial.answer == answer, trial.text
     assert why in trial.text
     factor, logs = trial.run_factor, [math.log(a / b) for a, b in zip(first, second, strict=True)]
@@ -200,8 +202,8 @@ def test_whole_runs_are_compared_in_pairs(first, second, answer, why):
 @pytest.mark.parametrize(("speed", "seconds"), [(60, 5), (200, 20)])
 def test_steps_do_not_decide_against_a_whole_run(speed, seconds):
     second = replace(took(seconds, name="bb"), measurements=trained("bb", speed).measurements)
-    trial, _ = judged(took(10), second)
+    trial = judged(took(10), second)
     assert (trial.answer, trial.run_factor) == (NOT_YET, None)
     assert f"its whole run, once, took {seconds}.0 s instead of 10.0 s" in trial.text
     assert "more runs of each side would settle it" in trial.text
-    assert judged(took(10), second, again=runs((10, 10.1, 9.9), (seconds, seconds, seconds)))[0].answer != NOT_YET
+    assert judged(took(10), second, again=runs((10, 10.1, 9.9), (seconds, seconds, seconds))).answer != NOT_YET

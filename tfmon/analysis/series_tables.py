@@ -318,8 +318,7 @@ def doing_text(snapshot: Snapshot) -> str:
     if state is None or state.over:
         return ""
     if state.policy == TUNING:
-        settings = state.latest.settings.items() if state.latest else ()
-        change = ", ".join(f"{short_name(knob)} {show(value)}" for knob, value in settings)
+        change = change_text(state.latest) if state.latest else ""
         id = next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == state.lane), state.lane)
         doing = f"trying {change}" if change else "being tuned"
         return f"{id} is {doing}" if len(snapshot.lanes) > 1 else doing

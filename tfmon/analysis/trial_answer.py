@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from tfmon import units
@@ -97,6 +97,8 @@ class Trial:
     """How the trainings were compared, or differ."""
     left_s: float | None = None
     notes: tuple[str, ...] = ()
+    unclear: bool = field(default=False, metadata={"json": False})
+    """Whether a second run of the script as it is would decide."""
 
     @property
     def exit_code(self) -> int:
@@ -195,8 +197,10 @@ def ended(lane: LaneState) -> bool:
     return lane.phase == DONE and lane.end.requested is None
 
 
-def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs = ((), ())) -> tuple[Trial, bool]:
-    """Return the answer, and whether another run of the script as it is would decide."""
+def judge_trial(
+    analysis: Analysis, lengths: Lengths, change: str, files: tuple[str, ...] = (), again: Runs = ((), ())
+) -> Trial:
+    """Return the answer about a change of these files."""
     first, second = analysis.snapshot.lanes
     alone = again if again[1] else ((first,), (second,))
     views = analysis.snapshot.race.views.values()
@@ -206,6 +210,7 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
         answer=NOT_YET,
         text="",
         change=change,
+        files=files,
         view="; ".join(view.text for view in views),
         steps_factor=_steps_factor(analysis),
         run_factor=_run_factor(again),
@@ -219,17 +224,17 @@ def judge_trial(analysis: Analysis, lengths: Lengths, change: str, again: Runs =
     )
     for changed, lanes in enumerate(((first, *again[0]), (second, *again[1]))):
         if failed := next((lane for lane in lanes if lane.phase == FAILED), None):
-            return _failed(trial, failed, changed=bool(changed)), False
+            return _failed(trial, failed, changed=bool(changed))
     training = compare_training(first, second, lengths, again)
     trial = replace(trial, same_training=training.same, training=training.text)
     if training.same is False:
-        return _answered(trial, REFUSE, f"it trains something else: {training.text}"), False
+        return _answered(trial, REFUSE, f"it trains something else: {training.text}")
     trial = _judge_speed(trial, analysis)
     if trial.answer == KEEP and training.same is None and training.differs:
         faster = trial.text.removeprefix(f"{KEEP}: ").partition(";")[0]
         reason = f"it is faster, but may train something else: {training.text} ({faster})"
         trial = _answered(trial, NOT_YET, reason)
-    return trial, training.unclear and trial.answer == NOT_YET
+    return replace(trial, unclear=training.unclear and trial.answer == NOT_YET)
 
 
 def _start_s(lane: LaneState) -> float | None:

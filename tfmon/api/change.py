@@ -113,8 +113,8 @@ def change_of_revision(revision: str, folder: Path) -> Change:
     names = git("diff", "--name-only", "--no-renames", "--relative", "-z", commit, "--", ".")
     before: dict[str, bytes | None] = {}
     for name in filter(None, os.fsdecode(names).split("\0")):
-        listed = git("ls-tree", "--name-only", commit, "--", name)
-        before[name] = git("show", f"{commit}:./{name}") if listed else None
+        content, missing = _git(folder, "show", f"{commit}:./{name}")
+        before[name] = None if missing else content
         _inside(name, folder, folder)
     if not before:
         raise PatchError(f"nothing in {folder} differs from {revision}")

@@ -168,11 +168,10 @@ class TrialProgram(Program):
         over = super().join(timeout_s)
         return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
 
-    def judge(self) -> tuple[Trial, bool]:
-        """Return the answer, and whether the unchanged script must run again."""
-        analysis = analyse(self.session.snapshot())
-        trial, unclear = judge_trial(analysis, self._lengths, self.change.title, self.again)
-        return replace(trial, files=self.change.paths), unclear
+    def judge(self) -> Trial:
+        """Return the answer."""
+        analysis, change = analyse(self.session.snapshot()), self.change
+        return judge_trial(analysis, self._lengths, change.title, change.paths, self.again)
 
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code."""
@@ -181,8 +180,7 @@ class TrialProgram(Program):
         analysis = analyse(self.session.snapshot())
         if len(analysis.snapshot.lanes) < 2:
             return "", errors.EXIT_INTERRUPTED if interrupted else errors.EXIT_LANE_FAILED
-        trial, _ = self.judge()
-        result = summarise(analysis, self.header)
+        trial, result = self.judge(), summarise(analysis, self.header)
         code = errors.EXIT_INTERRUPTED if interrupted else trial.exit_code
         if any(lane.phase == ABSENT for lane in analysis.snapshot.lanes):
             code = errors.EXIT_DEVICE_ABSENT
@@ -194,10 +192,10 @@ def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
 
     If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
     """
-    trial, unclear = program.judge()
+    trial = program.judge()
     first, second = program.session.snapshot().lanes
     in_pairs = runs > 0 and ended(first) and ended(second)
-    if trial.same_training is False or FAILED in (first.phase, second.phase) or not (in_pairs or unclear):
+    if trial.same_training is False or FAILED in (first.phase, second.phase) or not (in_pairs or trial.unclear):
         return ""
     if in_pairs:
         about = units.about(runs * sum(filter(None, trial.run_s)))

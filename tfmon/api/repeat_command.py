@@ -14,7 +14,7 @@ from tfmon.api.settings import resolve
 from tfmon.catalog import find_scenario
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.knobs import KnobValue, Settings, exact
+from tfmon.model.knobs import KnobValue, exact
 from tfmon.model.lane_relations import distinct
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import TURNS
@@ -24,27 +24,20 @@ from tfmon.model.session import Snapshot
 
 def command_of(analysis: Analysis) -> str:
     """Return the command for a recording; raises UsageError."""
-    snapshot = analysis.snapshot
-    if not analysis.is_series:
+    snapshot, series = analysis.snapshot, analysis.snapshot.experiment
+    if not analysis.is_series or series is None:
         return command_line(snapshot)
-    series = snapshot.experiment
-    if series is not None and series.policy == CROSSOVER:
-        for lane in snapshot.lanes:
+    lanes, doing = list(snapshot.lanes), ["tune"]
+    if series.policy == CROSSOVER:
+        low, high = exact(series.values[0]), exact(series.values[-1])
+        doing = ["crossover", "--knob", series.knob, "--from", low, "--to", high]
+        for index, lane in enumerate(lanes):
             settings = {name: value for name, value in lane.settings.items() if name != series.knob}
-            snapshot = _with_settings(snapshot, lane, settings)
-        ends = exact(series.values[0]), exact(series.values[-1])
-        return command_line(
-            snapshot, doing=("crossover", "--knob", series.knob, "--from", ends[0], "--to", ends[1])
-        )
-    if series is not None and series.attempts:
+            lanes[index] = replace(lane, settings=settings)
+    elif series.attempts:
         first = series.attempts[0].of_lane
-        snapshot = _with_settings(snapshot, snapshot.lane(first.lane), first.before)
-    return command_line(snapshot, doing=("tune",))
-
-
-def _with_settings(snapshot: Snapshot, lane: LaneState, settings: Settings) -> Snapshot:
-    changed = replace(lane, settings=dict(settings))
-    return replace(snapshot, lanes=tuple(changed if state is lane else state for state in snapshot.lanes))
+        lanes = [replace(lane, settings=first.before) if lane.spec.name == first.lane else lane for lane in lanes]
+    return command_line(replace(snapshot, lanes=tuple(lanes)), doing=doing)
 
 
 def command_line(snapshot: Snapshot, plan: RacePlan | None = None, doing: Sequence[str] = ()) -> str:

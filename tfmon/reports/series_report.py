@@ -25,8 +25,9 @@ from tfmon.analysis.series_tables import (
     tuning_table,
 )
 from tfmon.analysis.sweep_ranking import BASELINE, OPEN, Ranking, SweepRow, rank
+from tfmon.analysis.tuning_trials import change_text
 from tfmon.lanes.remote.remote_host import is_ray, word_of
-from tfmon.model.knobs import exact, short_name, show
+from tfmon.model.knobs import exact, show
 from tfmon.model.series import SeriesPlan
 from tfmon.recordings import sweeps
 from tfmon.reports import (
@@ -232,15 +233,15 @@ def _machines(ranking: Ranking) -> Table:
     return Table(rows, left=(0, 1))
 
 
-def _name(row: SweepRow) -> str:
-    return " ".join(f"{short_name(knob)} {show(value)}" for knob, value in row.attempt.settings.items())
-
-
 def progress_line(ranking: Ranking) -> str:
     """Return the progress and the present best."""
-    now = [f"{_name(row)} on {row.place}" for row in ranking.rows if row.place]
+    now = [f"{change_text(row.attempt)} on {row.place}" for row in ranking.rows if row.place]
     bests = [ranking.best(kind) for kind in ranking.state.plan.kinds]
-    best = [f"best {_name(row)} {ratio_texts(row)[0]}" for row in bests if row and row.ratio and row.ratio.low > 1]
+    best = [
+        f"best {change_text(row.attempt)} {ratio_texts(row)[0]}"
+        for row in bests
+        if row and row.ratio and row.ratio.low > 1
+    ]
     return "   ".join([progress_text(ranking), *now[:2], *best])
 
 
@@ -248,7 +249,7 @@ def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
     """Yield a line for each settled combination and each lost device."""
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
-        name = _name(row) + (f" on {row.attempt.kind}" if several else "")
+        name = change_text(row.attempt) + (f" on {row.attempt.kind}" if several else "")
         lost = row.attempt.deaths[len(old.attempt.deaths) :]
         again = lost[:-1] if row.attempt.failed else lost
         yield from (f"{name}: {reason}; it is tried again" for reason in again)
