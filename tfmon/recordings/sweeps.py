@@ -46,15 +46,12 @@ class SweepFile:
         self._unwritten = bytearray()
         self._lock = threading.Lock()
 
-    def write(self, event: SeriesStep) -> None:
-        """Add an event; after a failure, with the next one."""
-        self._add(codec.encode(event))
-
-    def _add(self, line: bytes) -> None:
+    def write(self, *events: SeriesStep | SweepHeader) -> None:
+        """Add events; after a failure, with the next one."""
         with self._lock:
             if self._descriptor is None:
                 return
-            self._unwritten += line
+            self._unwritten += b"".join(map(codec.encode, events))
             try:
                 while self._unwritten:
                     del self._unwritten[: os.write(self._descriptor, self._unwritten)]
@@ -64,7 +61,7 @@ class SweepFile:
 
     def close(self) -> None:
         """Close the file after a last attempt to write."""
-        self._add(b"")
+        self.write()
         with self._lock:
             if self._descriptor is not None:
                 os.close(self._descriptor)
@@ -91,9 +88,8 @@ def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFi
     except OSError as error:
         why = f"{path or folder()} cannot be written: {error.strerror or error}"
         raise UsageError(why, "--record names another file", options=OPTIONS) from None
-    began = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     file = SweepFile(path, descriptor)
-    file._add(codec.encode(SweepHeader(SCHEMA, __version__, began, state)))
+    file.write(SweepHeader(SCHEMA, __version__, time.strftime("%Y-%m-%dT%H:%M:%S%z"), state))
     if file.failure:
         file.close()
         path.unlink(missing_ok=True)
@@ -103,7 +99,7 @@ def create(path: Path | None, state: SeriesState, scenario: str = "") -> SweepFi
 
 def read(path: Path) -> SeriesState:
     """Return the state of a sweep; raises TfmonError."""
-    return _parse(path, _load(path))[0]
+    return _read(path)[0]
 
 
 def is_sweep(path: Path) -> bool:
@@ -118,10 +114,8 @@ def is_sweep(path: Path) -> bool:
 
 
 def began(path: Path) -> str:
-    """Return when a sweep began."""
-    with path.open("rb") as file:
-        header: SweepHeader = codec.read(codec.parse(file.readline()), SweepHeader)
-    return header.began
+    """Return when a sweep began; raises TfmonError."""
+    return _read(path)[1].began
 
 
 def resume(path: Path) -> tuple[SeriesState, SweepFile]:
@@ -138,8 +132,7 @@ def resume(path: Path) -> tuple[SeriesState, SweepFile]:
     try:
         if not lock(descriptor):
             raise TfmonError(f"another tfmon writes {path}", "wait until it is through, or end it")
-        data = _load(path)
-        state, length = _parse(path, data)
+        state, _, length = _read(path)
         os.ftruncate(descriptor, length)
     except BaseException:
         os.close(descriptor)
@@ -147,7 +140,8 @@ def resume(path: Path) -> tuple[SeriesState, SweepFile]:
     return state, SweepFile(path, descriptor)
 
 
-def _load(path: Path) -> bytes:
+def _read(path: Path) -> tuple[SeriesState, SweepHeader, int]:
+    """Return the state, the header, and the length of the whole lines."""
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST + 1)
@@ -155,10 +149,6 @@ def _load(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(data) > LARGEST:
         raise UsageError(f"{path} is not a sweep: it is too large")
-    return data
-
-
-def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
     whole = data[: data.rfind(b"\n") + 1]
     first, *lines = whole.split(b"\n")
     try:
@@ -178,4 +168,4 @@ def _parse(path: Path, data: bytes) -> tuple[SeriesState, int]:
     for number in tuple(state.running):  # the monitor was killed in these visits
         figures = state.attempts[number].figures or Figures(state.running[number])
         state = state_after(state, VisitEnded(number, figures))
-    return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), len(whole)
+    return replace(state, running={}, lost={}, visits_s=(), over=False, ended=""), header, len(whole)

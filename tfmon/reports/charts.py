@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfmon import units
+from tfmon.analysis.series_layout import SeriesCurve
 
 Spec = dict[str, Any]
 Point = tuple[float, float | None, str, str]
@@ -106,26 +107,26 @@ def distribution(series: Sequence[Series], title: str, about: str) -> Spec:
     return chart([lines], about, TALL - 60)
 
 
-def curve(
-    series: Sequence[Series],
-    title: str,
-    knob: str,
-    about: str,
-    *,
-    crossings: Sequence[float] = (),
-    spans: Iterable[tuple[str, float, float, float]] = (),
-) -> Spec:
-    """Return a chart over a knob's values; a span is a series' key, a value, and an interval."""
-    ticks = sorted({point[0] for line in series for point in line.points})
+def curve(curve: SeriesCurve, about: str) -> Spec:
+    """Return a chart over a knob's values, with their intervals."""
+    series: list[Series] = []
+    reaching: list[Spec] = []
+    for line in curve.lines:
+        key, both = line.id if line.name else "", zip(map(float, curve.values), line.points, strict=True)
+        known = [(at, estimate) for at, estimate in both if estimate is not None]
+        points = [(at, estimate.value, *curve.texts(estimate)) for at, estimate in known]
+        series.append(Series(key, line.name, line.index, points))
+        reaching += [{"s": key, "t": at, "v": estimate.low, "u": estimate.high} for at, estimate in known]
+    knob, ticks = curve.knob.replace("_", " "), sorted({row["t"] for row in reaching})
     axis = {"format": "~g", "labelOverlap": True, "values": ticks}
     across = number("t", knob, axis=axis, type="log", base=2, nice=False, padding=12)
-    tooltip = [word("n", "of"), word("t", knob), word("w", title), word("d", "95 % CI")]
-    crossed = [layer([{"s": "", "t": at} for at in crossings], _RULE, {"x": across})] if crossings else []
-    value = number("v", title, zero=True, axis=_digits(series))
-    reaching = [{"s": key, "t": at, "v": low, "u": high} for key, at, low, high in spans]
+    tooltip = [word("n", "of"), word("t", knob), word("w", curve.axis), word("d", "95 % CI")]
+    crossed = [layer([{"s": "", "t": at} for at in curve.marks], _RULE, {"x": across})] if curve.marks else []
+    value = number("v", curve.axis, zero=True, axis=_digits(series))
     encoding = {"x": across, "y": value, "y2": {"field": "u"}, "color": _colour(series)}
-    reach = [layer(reaching, {"type": "rule", "opacity": 0.5, "strokeWidth": 3}, encoding)] if reaching else []
-    return chart([*crossed, *reach, _lines(_rows(series), series, across, value, tooltip, dots=True)], about, TALL)
+    reach = layer(reaching, {"type": "rule", "opacity": 0.5, "strokeWidth": 3}, encoding)
+    lines = _lines(_rows(series), series, across, value, tooltip, dots=True)
+    return chart([*crossed, reach, lines], f"{curve.title}. {about}", TALL)
 
 
 Bar = tuple[str, str, str, float]

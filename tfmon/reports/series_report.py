@@ -10,7 +10,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
-from tfmon.analysis.series_layout import SeriesCurve, SeriesTable, draw_curve
+from tfmon.analysis.series_layout import SeriesTable, draw_curve
 from tfmon.analysis.series_tables import answer as sweep_answer
 from tfmon.analysis.series_tables import (
     baseline_text,
@@ -53,7 +53,6 @@ from tfmon.reports import (
     text,
     versions_text,
 )
-from tfmon.reports.charts import Series
 
 CHART = (90, 16)
 
@@ -74,23 +73,10 @@ def _number(value: object) -> float | None:
 def _charts_of(table: SeriesTable) -> Iterator[Chart]:
     for curve in table.curves:
         if any(point is not None for line in curve.lines for point in line.points):
-            yield _chart(curve)
-
-
-def _chart(curve: SeriesCurve) -> Chart:
-    series, spans = [], []
-    for line in curve.lines:
-        both = zip(map(float, curve.values), line.points, strict=True)
-        known = [(at, estimate) for at, estimate in both if estimate is not None]
-        points = [(at, estimate.value, *curve.texts(estimate)) for at, estimate in known]
-        series.append(Series(line.id if line.name else "", line.name, line.index, points))
-        spans += [(series[-1].key, at, estimate.low, estimate.high) for at, estimate in known]
-    legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
-    about = f"{curve.about} {legend}." if legend else curve.about
-    knob = curve.knob.replace("_", " ")
-    spec = charts.curve(series, curve.axis, knob, f"{curve.title}. {about}", crossings=curve.marks, spans=spans)
-    drawn = draw_curve(curve, *CHART)
-    return Chart(curve.title, about, spec, drawn=drawn.lines if drawn else ())
+            legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
+            about = f"{curve.about} {legend}." if legend else curve.about
+            drawn = draw_curve(curve, *CHART)
+            yield Chart(curve.title, about, charts.curve(curve, about), drawn=drawn.lines if drawn else ())
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:
