@@ -147,12 +147,12 @@ class TestSeries:
         )
         before, after = (dict.fromkeys(("cache", "xla", "graph"), value) for value in (False, True))
         total = attempt_of("cpu", before, after, outcome=KEPT, gain=Estimate(3, 2.9, 3.1, 6))
-        assert best_of(tuning("cpu", attempts=kept, total=total)).speed_up.value == 3
-        assert best_of(tuning("cpu", attempts=kept)).speed_up is None
+        assert best_of(tuning("cpu", attempts=kept, total=total))[1].value == 3
+        assert best_of(tuning("cpu", attempts=kept))[1] is None
         undone = (replace(kept[0], outcome=UNDONE), *kept[1:])
-        assert best_of(tuning("cpu", attempts=undone, total=total)).speed_up is None, "it was measured with it"
+        assert best_of(tuning("cpu", attempts=undone, total=total))[1] is None, "it was measured with it"
         stopped = replace(total, outcome=STOPPED)
-        assert best_of(tuning("cpu", attempts=kept, total=stopped)).speed_up is None, "it is not decided"
+        assert best_of(tuning("cpu", attempts=kept, total=stopped))[1] is None, "it is not decided"
 
 
 def test_news_tells_what_is_tried_and_then_what_came_of_it_while_that_is_in_effect():

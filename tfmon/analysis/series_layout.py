@@ -96,43 +96,27 @@ def settings_text(settings: Settings) -> str:
 
 LABEL_CELLS = 8
 _BOTH = "*"
-_Grid = list[list[tuple[str, int | None]]]
+CurveRow: TypeAlias = list[tuple[str, int | None]]
+"""Characters with the index of their line. The first item is the label."""
 
 
-@dataclass(frozen=True, slots=True)
-class CurveChart:
-    """The chart, from top to bottom."""
-
-    labels: tuple[str, ...]
-    grid: tuple[tuple[tuple[str, int | None], ...], ...]
-    """Characters with the index of their line."""
-    foot: tuple[str, str]
-
-    @property
-    def lines(self) -> list[str]:
-        """The chart as plain text."""
-        rows = ["".join(character for character, _ in row) for row in self.grid]
-        return [line.rstrip() for line in (*map("".join, zip(self.labels, rows, strict=True)), *self.foot)]
-
-
-def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> CurveChart | None:
-    """Return the chart, or `None` if there is no room."""
+def draw_curve(curve: SeriesCurve, width: int, height: int, most: int = 8) -> list[CurveRow]:
+    """Return the chart from top to bottom, or nothing if there is no room."""
     values, lines = curve.values, curve.lines[:most]
     columns, rows = width - LABEL_CELLS, height - 2
     scale = _scale([point for line in lines for point in line.points if point is not None])
     if columns < 2 * len(values) or rows < 3 or scale is None:
-        return None
-    grid: _Grid = [[(" ", None)] * columns for _ in range(rows)]
+        return []
+    grid: list[CurveRow] = [[(" ", None)] * columns for _ in range(rows)]
     for line in lines:
         _draw(grid, line, scale)
     axis = ["─"] * columns
     for mark in curve.marks:
         axis[_column_of(values, mark, columns)] = "▲"
-    return CurveChart(
-        labels=tuple(_label(at, rows, scale) for at in range(rows)),
-        grid=tuple(map(tuple, grid)),
-        foot=("└".rjust(LABEL_CELLS) + "".join(axis), " " * LABEL_CELLS + _ticks(values, columns)),
-    )
+    chart: list[CurveRow] = [[(_label(at, rows, scale), None), *row] for at, row in enumerate(grid)]
+    chart.append([("└".rjust(LABEL_CELLS) + "".join(axis), None)])
+    chart.append([(" " * LABEL_CELLS + _ticks(values, columns), None)])
+    return chart
 
 
 def _scale(estimates: Sequence[Estimate]) -> tuple[float, float] | None:
@@ -160,7 +144,7 @@ def _column_of(values: Sequence[KnobValue], value: float, columns: int) -> int:
     return min(columns - 1, max(0, int((at + 0.5) * columns / len(logs))))
 
 
-def _draw(grid: _Grid, line: CurveLine, scale: tuple[float, float]) -> None:
+def _draw(grid: list[CurveRow], line: CurveLine, scale: tuple[float, float]) -> None:
     rows, columns, lane = len(grid), len(grid[0]), line.index
     at_columns = (_column(at, len(line.points), columns) for at in range(len(line.points)))
     points = [(column, point) for column, point in zip(at_columns, line.points, strict=True) if point is not None]
@@ -177,7 +161,7 @@ def _draw(grid: _Grid, line: CurveLine, scale: tuple[float, float]) -> None:
         grid[row][column] = (_BOTH, None) if taken.isalpha() else (line.id, lane)
 
 
-def _put(grid: _Grid, row: int, column: int, character: str, lane: int) -> None:
+def _put(grid: list[CurveRow], row: int, column: int, character: str, lane: int) -> None:
     if grid[row][column][0] in " ·":
         grid[row][column] = (character, lane)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.causes import code_of
 from tfmon.analysis.crossover_curve import CurvePoint, ahead_text, curve_of
 from tfmon.analysis.series_layout import (
     DASH,
@@ -286,8 +287,12 @@ def tuning_table(analysis: Analysis) -> SeriesTable | None:
         rows=rows,
         answer=(analysis.tuned,) if rows or state.over else (),
         notes=tuple(filter(None, (_progress(analysis, state),))),
-        code=best_of(state).code,
+        code=_code_of(state),
     )
+
+
+def _code_of(state: SeriesState) -> tuple[str, ...]:
+    return tuple(line for knob, value in best_of(state)[0].items() for line in code_of(None, knob, value))
 
 
 def _progress(analysis: Analysis, state: SeriesState) -> str:
@@ -377,7 +382,8 @@ def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
     state = analysis.snapshot.tuned
     if state is None:
         return None
-    best, lane, bottleneck = best_of(state), analysis.lane(state.lane).lane, analysis.lane(state.lane).bottleneck
+    (settings, speed_up), of_lane = best_of(state), analysis.lane(state.lane)
+    lane, bottleneck = of_lane.lane, of_lane.bottleneck
     return {
         "lane": _lane_json(lane),
         "began_with": state.present[0].of_lane.before if state.present else lane.settings,
@@ -394,7 +400,7 @@ def tuning_json(analysis: Analysis) -> dict[str, Any] | None:
             }
             for attempt in state.changes
         ],
-        "best": {"settings": best.settings, "code": list(best.code), **_gain_json(best.speed_up)},
+        "best": {"settings": settings, "code": list(_code_of(state)), **_gain_json(speed_up)},
         "text": analysis.tuned,
         "settings": lane.settings,
         "examples_per_s": lane.steady.examples_per_s,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.bottleneck import Bottleneck, find_bottleneck
-from tfmon.analysis.causes import Cause, code_of, setting_text
+from tfmon.analysis.causes import Cause, setting_text
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series_layout import settings_text
 from tfmon.analysis.statistics import gain
@@ -200,25 +200,14 @@ def decide(attempt: Attempt) -> str:
     return REVERTED if last or useless else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The result of a series of attempts."""
-
-    settings: dict[str, KnobValue]
-    code: tuple[str, ...]
-    speed_up: Estimate | None
-    """The gain of all settings, if measured."""
-
-
-def best_of(state: SeriesState) -> Best:
-    """Return the outcome of a tuning."""
+def best_of(state: SeriesState) -> tuple[dict[str, KnobValue], Estimate | None]:
+    """Return the kept settings of a tuning, and the gain of all together, if measured."""
     kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
     settings = {knob: value for attempt in kept for knob, value in attempt.settings.items()}
-    code = tuple(line for knob, value in settings.items() for line in code_of(None, knob, value))
     whole = kept[0] if len(kept) == 1 else state.whole
     if whole is None or whole.outcome != KEPT or {**whole.of_lane.before, **settings} != whole.settings_after:
-        return Best(settings, code, None)
-    return Best(settings, code, whole.gain)
+        return settings, None
+    return settings, whole.gain
 
 
 WIDE = 2.0
@@ -241,7 +230,7 @@ def news(snapshot: Snapshot) -> str:
     if state.over and not (in_effect and lane.spec.name == attempt.of_lane.lane):
         return ""
     if attempt is state.whole:
-        return f"{lead}{settings_text(best_of(state).settings)} against the start: {_measured_text(attempt)}"
+        return f"{lead}{settings_text(best_of(state)[0])} against the start: {_measured_text(attempt)}"
     return f"{lead}{attempt_text(attempt)}"
 
 
@@ -311,15 +300,15 @@ def _measured_text(attempt: Attempt) -> str:
 
 def answer_text(state: SeriesState) -> str:
     """Return the final settings and their gain."""
-    best, yet = best_of(state), "" if state.over else " yet"
+    (settings, speed_up), yet = best_of(state), "" if state.over else " yet"
     undone = [f"{change_text(attempt)} was undone" for attempt in state.present if attempt.outcome == UNDONE]
     not_kept = [attempt_text(attempt) for attempt in state.present if _not_kept(attempt)]
     label = "best so far" if not state.over else "best of what was tried" if state.ended else "best"
     if not state.present:
         result = f"nothing was tried{yet}"
-    elif best.settings:
-        gained = f": {gain_text(best.speed_up)} in all" if best.speed_up is not None else ""
-        result = f"{label}: {settings_text(best.settings)}{gained}"
+    elif settings:
+        gained = f": {gain_text(speed_up)} in all" if speed_up is not None else ""
+        result = f"{label}: {settings_text(settings)}{gained}"
     elif undone or measured(state):
         result = "the settings it began with" if undone else f"{label}: the settings it began with"
     else:

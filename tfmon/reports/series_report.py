@@ -75,8 +75,8 @@ def _charts_of(table: SeriesTable) -> Iterator[Chart]:
         if any(point is not None for line in curve.lines for point in line.points):
             legend = "; ".join(f"{line.id}: {line.name}" for line in curve.lines if line.name)
             about = f"{curve.about} {legend}." if legend else curve.about
-            drawn = draw_curve(curve, *CHART)
-            yield Chart(curve.title, about, charts.curve(curve, about), drawn=drawn.lines if drawn else ())
+            drawn = ["".join(text for text, _ in row).rstrip() for row in draw_curve(curve, *CHART)]
+            yield Chart(curve.title, about, charts.curve(curve, about), drawn=drawn)
 
 
 def answer(analysis: Analysis) -> Iterator[Note | Code]:

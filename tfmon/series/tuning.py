@@ -221,7 +221,7 @@ def _may_try(state: SeriesState) -> bool:
 def _all_kept(state: SeriesState, lane: LaneState) -> Attempt | None:
     """Return an attempt of all kept changes, if several."""
     kept = [attempt for attempt in state.present if attempt.outcome == KEPT]
-    if len(kept) < 2 or not best_of(state).settings:
+    if len(kept) < 2 or not best_of(state)[0]:
         return None
     before = state.present[0].of_lane.before
     changed = {knob: value for knob, value in lane.settings.items() if before.get(knob) != value}

@@ -188,9 +188,6 @@ def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
         lines.append(("   the others are in the table", DIM))
     whole: Row = (*title, *lines)
     rows = [whole] if sum(len(text) for text, _ in whole) <= width else [title, tuple(lines)]
-    chart = draw_curve(curve, width - 2, height - len(rows), MOST_LINES)
-    if chart is None:
-        return rows
 
     def style_of(cell: tuple[str, int | None]) -> str:
         character, line_index = cell
@@ -198,7 +195,7 @@ def curve_rows(curve: SeriesCurve, width: int, height: int) -> list[Row]:
             return TEXT
         return strong(lane_style(line_index)) if character.isalpha() else lane_style(line_index)
 
-    for label, cells in zip(chart.labels, chart.grid, strict=True):
+    for (label, _), *cells in draw_curve(curve, width - 2, height - len(rows), MOST_LINES):
         runs = [("".join(text for text, _ in run), style) for style, run in itertools.groupby(cells, style_of)]
         rows.append(((f" {label}", DIM), *runs))
-    return [*rows, *(((f" {foot}", DIM),) for foot in chart.foot)]
+    return rows
