@@ -132,7 +132,7 @@ def test_what_cannot_be_shown_stops_nothing(monkeypatch, capsys):
 def test_the_lane_is_on_the_gpus_that_tensorflow_has(monkeypatch):
     gpus = tuple(Gpu(number, f"GPU-{number}", "NVIDIA H100", number) for number in range(2))
     monkeypatch.setattr(api, "find_gpus", lambda: GpuSearch(gpus=gpus))
-    monkeypatch.setattr(api, "choose_gpu_probe", lambda gpus: None)
+    monkeypatch.setattr(api, "gpu_probes", lambda gpus: [])
     with tfmon.watch(progress=False) as w:
         w._take(Hello(at_ns=1, protocol=PROTOCOL, pid=os.getpid(), python="3.12"))
         loaded = {"tensorflow": "2.21", "keras": "3", "numpy": "2", "device_name": "NVIDIA H100"}

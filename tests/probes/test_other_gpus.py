@@ -12,7 +12,7 @@ from support.waiting import PATIENCE_S
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing
 from tfmon.probes.base import Gpu
-from tfmon.probes.find_gpus import GpuSearch, choose_gpu_probe, conclude, read_visibility
+from tfmon.probes.find_gpus import GpuSearch, conclude, gpu_probes, read_visibility
 from tfmon.probes.interpreter import Wheel
 from tfmon.probes.other_gpus import AmdProbe, AppleProbe
 
@@ -75,7 +75,7 @@ def test_a_tensorflow_without_rocm_beside_an_nvidia_gpu_or_not(search, put):
 
 @LINUX
 def test_readings_of_a_gpu_that_sleeps_and_says_nonsense(root):
-    assert isinstance(choose_gpu_probe([FIRST]), AmdProbe)
+    assert isinstance(gpu_probes([FIRST])[0], AmdProbe)
     # Reading a folder fails, as a file of a sleeping GPU does.
     (root / "sys/class/drm/renderD128/device/mem_info_vram_used").mkdir()
     (sample,) = (one for one in AmdProbe([FIRST], root=root).sample() if isinstance(one, GpuSample))

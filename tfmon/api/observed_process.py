@@ -25,7 +25,7 @@ from tfmon.model.codec import clean
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing, Reading, TreeSample, known
 from tfmon.probes.base import CounterRate
-from tfmon.probes.find_gpus import choose_gpu_probe, find_gpus, read_visibility
+from tfmon.probes.find_gpus import find_gpus, gpu_probes, read_visibility
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import need_psutil, read_usable_cores
 
@@ -81,7 +81,7 @@ class RunningProcess:
         self._no_process = psutil.NoSuchProcess
         self._facts = [name for name in ("num_threads", "threads", "io_counters") if hasattr(psutil.Process, name)]
         self._tree = HostProbe(lambda: {"it": pid})
-        self._gpus = choose_gpu_probe(read_visibility().physical_gpus or find_gpus().sampled)
+        self._gpus = gpu_probes(read_visibility().physical_gpus or find_gpus().sampled)
         self.cores = read_usable_cores(os.cpu_count() or 1)
         self.looks: deque[ProcessLook] = deque(maxlen=LOOKS)
         self._rates = CounterRate(), CounterRate(), CounterRate()
@@ -111,7 +111,7 @@ class RunningProcess:
             NOT_ALLOWED if count is None else rate.per_s(count, time.monotonic_ns())
             for rate, count in zip(self._rates, counters, strict=True)
         )
-        samples = [sample for sample in self._gpus.sample() if isinstance(sample, GpuSample)] if self._gpus else []
+        samples = [sample for probe in self._gpus for sample in probe.sample() if isinstance(sample, GpuSample)]
         gpus = tuple(sample for sample in samples if {*tree.pids}.intersection(sample.processes.pids()))
         if self._count % STACK_EVERY == 0:
             self._stack = stack_of(self.pid)

@@ -47,15 +47,8 @@ from tfmon.model.race import Race
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
-from tfmon.probes.find_gpus import (
-    GpuSearch,
-    choose_gpu_probe,
-    choose_probes,
-    find_gpus,
-    look,
-    read_visibility,
-    with_devices,
-)
+from tfmon.probes.find_gpus import GpuSearch, find_gpus, gpu_probes, look, read_visibility, with_devices
+from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
 from tfmon.recordings.header_lines import header_of
@@ -163,7 +156,7 @@ class Program(LocalRun):
             self._hosts.begin_readings([lane.spec.host for lane in plan.lanes if lane.spec.host])
         gpus = self._search.sampled if self._search is not None else ()
         self._read_gpus = {gpu.uuid for gpu in gpus}
-        for probe in choose_probes(self.lanes.pids, gpus):
+        for probe in (HostProbe(self.lanes.pids), *gpu_probes(gpus)):
             self._tick(probe)
 
     def planned(self) -> RacePlan:
@@ -272,8 +265,7 @@ class Program(LocalRun):
             known = self._read_gpus | {gpu.uuid for gpu in visible}
             hidden = [gpu for gpu in read_visibility().physical_gpus if gpu.uuid not in known]
             for gpus, sink in ((visible, self.session.accept), (hidden, self._accept_hidden)):
-                probe = None if self._closed else choose_gpu_probe(gpus)
-                if probe is not None:
+                for probe in () if self._closed else gpu_probes(gpus):
                     self._tick(probe, sink)
                     self._read_gpus |= {gpu.uuid for gpu in gpus}
             return "" if self._read_gpus else search.reason

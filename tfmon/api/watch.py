@@ -41,7 +41,7 @@ from tfmon.model.requests import Run
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Probe, Ticker
-from tfmon.probes.find_gpus import choose_gpu_probe, find_gpus, with_devices
+from tfmon.probes.find_gpus import find_gpus, gpu_probes, with_devices
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.machine import read_machine
 from tfmon.reports.html.panel import panel
@@ -186,7 +186,7 @@ class Watch:
         self._begin(LaneSpec(device_of(gpus, search) if gpus else "gpu:0"))
         if self._hello is not None:
             self._session.accept(replace(self._hello, lane=self._lane))
-        if (probe := choose_gpu_probe(gpus)) is not None:
+        for probe in gpu_probes(gpus):
             self._tick(probe)
 
     def _tick(self, probe: Probe) -> None:

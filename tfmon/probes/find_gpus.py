@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.probes.base import Gpu, Probe, absent_gpu, within
-from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.interpreter import Wheel, read_wheel
 from tfmon.probes.nvidia import nvml
 from tfmon.probes.nvidia.probe import NvidiaProbe
@@ -189,35 +189,25 @@ BEFORE_S = 5.0
 TIMEOUT_S = 10.0
 
 
-def choose_probes(lanes: Callable[[], Mapping[str, int]], gpus: Sequence[Gpu]) -> list[Probe]:
-    """Return the probes of the machine, its lanes and its GPUs."""
-    gpu_probe = choose_gpu_probe(gpus)
-    return [HostProbe(lanes), *([] if gpu_probe is None else [gpu_probe])]
-
-
-def choose_gpu_probe(gpus: Sequence[Gpu], before_s: float = 0.0) -> Probe | None:
-    """Return a probe of GPUs of one maker, or `None`."""
+def gpu_probes(gpus: Sequence[Gpu], before_s: float = 0.0) -> list[Probe]:
+    """Return the probe of GPUs, which have one maker."""
     if not gpus:
-        return None
+        return []
     if gpus[0].uuid.startswith(("GPU-", "MIG-")):
-        return NvidiaProbe(gpus, before_s=before_s)
-    if gpus[0].uuid.startswith("AMD-"):
-        return AmdProbe(gpus)
-    return AppleProbe(gpus[0])
+        return [NvidiaProbe(gpus, before_s=before_s)]
+    return [AmdProbe(gpus) if gpus[0].uuid.startswith("AMD-") else AppleProbe(gpus[0])]
 
 
 def look(gpus: Sequence[Gpu], timeout_s: float = TIMEOUT_S) -> list[GpuSample]:
     """Return a sample of each GPU. Thread: any."""
-    probe = choose_gpu_probe(gpus, before_s=BEFORE_S)
-    if probe is None:
-        return []
     wanted = {gpu.uuid for gpu in gpus}
 
     def work() -> list[GpuSample]:
-        try:
-            return [event for event in probe.sample() if isinstance(event, GpuSample) and event.key in wanted]
-        finally:
-            probe.close()
+        samples: list[GpuSample] = []
+        for probe in gpu_probes(gpus, before_s=BEFORE_S):
+            with contextlib.closing(probe):
+                samples += (event for event in probe.sample() if isinstance(event, GpuSample))
+        return [sample for sample in samples if sample.key in wanted]
 
     result = within(timeout_s, work)
     return [absent_gpu(gpu, 0, "the driver does not answer") for gpu in gpus] if result is None else result

@@ -208,10 +208,7 @@ def _open(file: Path) -> int:
     try:
         return library.create_file(file)
     except FileExistsError:
-        raise RecordingError(
-            f"--record {file}: the file is there already", "name one that is not", options=RECORD
-        ) from None
+        reason, hint = "the file is there already", "name one that is not"
     except OSError as error:
-        raise RecordingError(
-            f"--record {file}: {error.strerror or error}", "name a file in a folder of yours", options=RECORD
-        ) from None
+        reason, hint = str(error.strerror or error), "name a file in a folder of yours"
+    raise RecordingError(f"--record {file}: {reason}", hint, options=RECORD)

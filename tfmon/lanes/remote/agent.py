@@ -218,10 +218,11 @@ class Agent:
     def _begin_readings(self, gpus: list[object]) -> None:
         from tfmon.model.codec import read
         from tfmon.probes.base import Gpu, Ticker
-        from tfmon.probes.find_gpus import choose_probes
+        from tfmon.probes.find_gpus import gpu_probes
+        from tfmon.probes.host_probe import HostProbe
 
         if not self._tickers:
-            probes = choose_probes(self._leaders, [read(gpu, Gpu) for gpu in gpus])
+            probes = HostProbe(self._leaders), *gpu_probes([read(gpu, Gpu) for gpu in gpus])
             self._tickers = [Ticker(probe, self.emit) for probe in probes]
             for ticker in self._tickers:
                 ticker.start()

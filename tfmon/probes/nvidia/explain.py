@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from typing import Any
@@ -68,7 +67,7 @@ def explain_xid(number: int, at_ns: int) -> GpuFault:
 
 
 class FaultLog:
-    """Collects the XID messages of all devices since `open`, on Linux.
+    """Collects the XID messages of all devices since `open`.
 
     Polls the driver once a tick: a waiting thread could hang.
     """
@@ -81,8 +80,6 @@ class FaultLog:
     def open(self, nvml: Nvml, gpus: Iterable[Listed]) -> None:
         """Register for messages, if the driver permits it."""
         self._nvml, self._events = None, None
-        if sys.platform != "linux":
-            return
         with contextlib.suppress(CallFailedError):
             events = nvml.call("nvmlEventSetCreate")
             self._nvml, self._events = nvml, events

@@ -299,8 +299,7 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
 
 def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
     """Return whether a lane's machine is being connected."""
-    state = snapshot.place_of(lane)
-    return bool(lane.spec.host) and state.connected_ns is None and not state.lost
+    return bool(lane.spec.host) and snapshot.place_of(lane).connecting
 
 
 def reconnection_text(snapshot: Snapshot, lane: LaneState) -> str:
