@@ -14,7 +14,7 @@ from typing import Any
 
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing, Reading
-from tfmon.probes.base import CounterRate, Readings
+from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.system import limits
 from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
 from tfmon.system.programs import run_program
@@ -192,9 +192,9 @@ class Disturbances:
         self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
         self._lanes: frozenset[int] | None = None
         self._folders: tuple[Path, ...] = ()
-        self._rates: dict[Path, tuple[CounterRate, CounterRate]] = {}
+        self._counts: dict[Path, tuple[int, int]] = {}
 
-    def read(self, at_ns: int, lanes: Collection[int]) -> Readings:
+    def read(self, at_ns: int, lanes: Collection[int]) -> dict[str, Any]:
         """Return disturbances; `lanes` are the pids whose control groups count."""
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         return {
@@ -218,17 +218,12 @@ class Disturbances:
             self._lanes = lanes
             result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
             self._folders = tuple(read_throttling(tuple(dict.fromkeys(result))))
+        before, self._counts = self._counts, read_throttling(self._folders)
         shares: list[float] = []
-        missing: Missing = NO_GROUP
-        for folder, counts in read_throttling(self._folders).items():
-            counters = self._rates.setdefault(folder, (CounterRate(), CounterRate()))
-            periods, throttled = (
-                counter.per_s(count, at_ns) for counter, count in zip(counters, counts, strict=True)
-            )
-            if isinstance(periods, Missing):
-                missing = periods
-            elif isinstance(throttled, Missing):
-                missing = throttled
-            else:  # without a quota no period passes
-                shares.append(100 * throttled / periods if periods else 0.0)
-        return max(shares) if shares else missing
+        for folder, (periods, throttled) in self._counts.items():
+            if folder in before:
+                passed, full = periods - before[folder][0], throttled - before[folder][1]
+                shares.append(100 * full / passed if passed > 0 else 0.0)  # without a quota no period passes
+        if shares:
+            return max(0.0, *shares)
+        return FIRST_SAMPLE if self._counts else NO_GROUP

@@ -35,8 +35,8 @@ from tfmon.model.event_base import Event
 from tfmon.model.events import HostConnected, HostConnecting, HostLost, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
-from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, TreeSample
-from tfmon.probes.base import Gpu
+from tfmon.model.readings import HostSample, Missing, TreeSample, scaled
+from tfmon.probes.base import CounterRate, Gpu
 from tfmon.system.lane_pipes import expected
 from tfmon.system.threads import start_thread
 
@@ -98,7 +98,7 @@ class Connection:
         self._processes: dict[int, RemoteProcess] = {}
         self._ending, self._close_s, self._last_word = False, 0.0, ""
         self.link: LinkMeasured | None = None
-        self._agent = self._agent_before = (0, 0, -1)
+        self._agent, self._agent_cpu = (0, 0, -1), CounterRate()
         """Clock, CPU time and memory of the agent."""
 
     def ensure(self) -> None:
@@ -324,11 +324,8 @@ class Connection:
     def _settle(self) -> None:
         if not self.clock.settle():
             return
-        (there_ns, cpu_ns, memory_bytes), before = self._agent, self._agent_before
-        self._agent_before = self._agent
-        cpu_pct: Reading = NOT_READ
-        if before[0] and there_ns > before[0]:
-            cpu_pct = 100 * (cpu_ns - before[1]) / (there_ns - before[0])
+        there_ns, cpu_ns, memory_bytes = self._agent
+        cpu_pct = scaled(self._agent_cpu.per_s(cpu_ns, there_ns), 1e-7)
         unknown = Missing("that system does not say how much memory a process has")
         self.link = measured = LinkMeasured(
             at_ns=time.monotonic_ns(),

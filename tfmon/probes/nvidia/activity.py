@@ -21,7 +21,7 @@ SHARES: Mapping[str, int] = {
 }  # fmt: skip
 _RATES = (_SENT, _RECEIVED, _NVLINK_RECEIVED, _NVLINK_SENT)
 _METRICS = (*SHARES.values(), *_RATES)
-EVERY_NS = 1_900_000_000
+EVERY_S = 1.9
 """Every second tick: two calls take 2 ms of CPU on an H100."""
 MIB = 2**20
 NO_LOAD = Missing("the driver does not report the load of an instance (MIG) of this GPU")
@@ -43,7 +43,6 @@ class ActivityMeter:
         self._instance: int | None = None
         self._before: Any = None
         self._spare: Any = None
-        self._at_ns = 0
         self._last: Mapping[int, Reading] | Missing = FIRST_SAMPLE
 
     def read(self) -> GpuActivity | Missing:
@@ -84,9 +83,8 @@ class ActivityMeter:
     def _metrics(self) -> Mapping[int, Reading] | Missing:
         """Return new metrics, or the previous ones if it is too soon."""
         seldom = self._device is self._whole and not isinstance(self._last, Missing)
-        every_ns = EVERY_NS if seldom else SHORTEST_NS
-        if self._before is None or self._whole.at_ns - self._at_ns >= every_ns:
-            self._last = self._whole.first("gpm", self._read)
+        every_s = EVERY_S if seldom else SHORTEST_NS / 1e9
+        self._last = self._whole.every(every_s, "gpm", lambda: self._whole.first("gpm", self._read))
         return self._last
 
     def _read(self) -> Mapping[int, Reading] | Missing:
@@ -95,7 +93,7 @@ class ActivityMeter:
             self._whole.call("nvmlGpmSampleGet", self._spare)
         else:
             self._whole.call("nvmlGpmMigSampleGet", self._instance, self._spare)
-        before, self._before, self._at_ns = self._before, self._spare, self._whole.at_ns
+        before, self._before = self._before, self._spare
         self._spare = before
         return FIRST_SAMPLE if before is None else self._between(before, self._before)
 
