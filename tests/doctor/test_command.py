@@ -18,8 +18,8 @@ from tfmon.cli.machines import doctor as command
 from tfmon.doctor.checks import BROKEN, WARNING
 from tfmon.doctor.diagnosis import CHECKS, Diagnosis
 from tfmon.doctor.gather_facts import gather_facts
+from tfmon.probes.interpreter import Import, import_tensorflow
 from tfmon.probes.surroundings import Platform
-from tfmon.probes.trial_import import Import, import_tensorflow
 from tfmon.reports.findings import to_text
 
 from .bench import H200, QUIET, load, with_gpu

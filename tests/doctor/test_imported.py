@@ -8,8 +8,7 @@ import pytest
 from support.processes import gone
 from support.waiting import wait_for
 
-from tfmon.probes.interpreter import describe_interpreter
-from tfmon.probes.trial_import import import_tensorflow
+from tfmon.probes.interpreter import describe_interpreter, import_tensorflow
 
 PLAIN = {"PATH": os.environ["PATH"]}
 

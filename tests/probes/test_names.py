@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from tfmon.model.gpu_samples import ProcessName
-from tfmon.probes.process_names import LONGEST, one_line, read_names
+from tfmon.probes.processes import LONGEST_COMMAND, one_line, read_names
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def proc(put):
 @pytest.fixture
 def names(tmp_path, monkeypatch):
     monkeypatch.setattr("os.getpid", lambda: 50)
-    monkeypatch.setattr("tfmon.probes.process_names.user_of", lambda uid: "ana")
+    monkeypatch.setattr("tfmon.probes.processes.user_of", lambda uid: "ana")
     return functools.partial(read_names, root=tmp_path)
 
 
@@ -42,6 +42,6 @@ def test_user_and_command_and_whether_it_is_ours(proc, names):
 def test_a_command_line_of_others_cannot_steer_the_terminal(proc, names):
     proc(70, "python\0\x1b]0;owned\x07\x1b[2J\x1b[31mtrain\n\r\x9b5m\u202e.py\0" + "x" * 9_000)
     command = names([70])[70].command
-    assert command.startswith("python train .py xxx") and len(command) == LONGEST
+    assert command.startswith("python train .py xxx") and len(command) == LONGEST_COMMAND
     assert command.isprintable()
     assert one_line("\x1b[2Ja\tb\x00c", 80) == "a bc"

@@ -18,8 +18,7 @@ from tfmon.analysis.others import REPORTED_SHARE, contention, gpu_others
 from tfmon.analysis.run_account import account_of
 from tfmon.analysis.shares import PAUSES, shares_of, whole_of
 from tfmon.model.account import OUTSIDE
-from tfmon.model.gpu_others import holders, process_text
-from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
+from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample, holders, process_text
 from tfmon.model.host_states import own_pids
 from tfmon.model.lane_events import EAGER
 from tfmon.model.lane_state import LaneState

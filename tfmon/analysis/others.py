@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import trimmed
-from tfmon.model.gpu_others import Taken, process_text
-from tfmon.model.gpu_samples import GpuProcesses, GpuSample, ProcessName
+from tfmon.model.gpu_samples import GpuProcesses, GpuSample, ProcessName, Taken, process_text
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NO_STOLEN, Missing, Reading, known
 from tfmon.model.session import Snapshot

@@ -8,10 +8,9 @@ from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.probes.cuda import DriverFiles, Library, XlaFiles
 from tfmon.probes.find_gpus import conclude
-from tfmon.probes.interpreter import Distribution, Interpreter, Wheel
+from tfmon.probes.interpreter import Distribution, Import, Interpreter, Wheel
 from tfmon.probes.obstacles import GpuVisibility, Obstacle
 from tfmon.probes.surroundings import HostFacts, Platform
-from tfmon.probes.trial_import import Import
 
 VARIABLES = (
     "CONDA_PREFIX", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_VISIBLE_DEVICES", "KERAS_BACKEND",

@@ -13,10 +13,16 @@ from tfmon.model.readings import HostSample
 from tfmon.probes.cuda import find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.find_gpus import look, read_visibility
 from tfmon.probes.host_probe import HostProbe
-from tfmon.probes.interpreter import describe_interpreter, distributions, find_shadows, find_wheel, shadows_on
+from tfmon.probes.interpreter import (
+    describe_interpreter,
+    distributions,
+    find_shadows,
+    find_wheel,
+    import_tensorflow,
+    shadows_on,
+)
 from tfmon.probes.obstacles import LIBRARY
 from tfmon.probes.surroundings import read_host, read_platform
-from tfmon.probes.trial_import import import_tensorflow
 from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import recordings_folder
 

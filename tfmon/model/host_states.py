@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tfmon.model import gpu_others
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
-from tfmon.model.gpu_samples import ALARM, GpuSample, ProcessName
+from tfmon.model.gpu_samples import ALARM, GpuSample, ProcessName, taken_by_others, with_names
 from tfmon.model.lane import Lane
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import Machine
@@ -90,8 +89,8 @@ def take_gpu_sample(hosts: Hosts, lanes: Sequence[Lane], sample: GpuSample) -> N
         lane.on_gpu_sample(sample, only_lane=only_lane)
     lane_pids = own_pids(hosts, lanes, sample.host)
     if users:
-        state.gpu_users = gpu_others.with_names(state.gpu_users, sample.processes, lane_pids)
-        taken = gpu_others.taken(sample.processes, lane_pids)
+        state.gpu_users = with_names(state.gpu_users, sample.processes, lane_pids)
+        taken = taken_by_others(sample.processes, lane_pids)
         for lane in users:
             lane.on_gpu_taken(sample.index, taken)
     before = next((gpu for gpu in state.gpus if gpu.key == sample.key), None)

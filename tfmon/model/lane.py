@@ -8,8 +8,7 @@ from pathlib import Path
 
 from tfmon.model import events, lane_events, lane_state
 from tfmon.model.event_base import Event, LaneEvent, kinds
-from tfmon.model.gpu_others import MOST_TAKEN, Taken
-from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.gpu_samples import MOST_TAKEN, GpuSample, Taken
 from tfmon.model.knobs import BATCH_SIZE, show
 from tfmon.model.lane_events import Accounted
 from tfmon.model.lane_texts import append_log, trouble_of, trouble_of_script

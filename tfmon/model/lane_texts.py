@@ -13,8 +13,7 @@ from typing import Literal
 
 from tfmon.model import events, lane_events
 from tfmon.model.event_base import Event
-from tfmon.model.gpu_others import held_text
-from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.gpu_samples import GpuSample, held_text
 from tfmon.model.knobs import PYTHON, Knob, not_offered, show
 from tfmon.model.lane_events import LOWER_THE_BATCH, OUT_OF_MEMORY, STARTING, NotMeasured
 from tfmon.model.lane_state import DONE, FAILED, NO_STEPS_HINT, LaneState, LogLine, Trouble

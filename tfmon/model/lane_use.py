@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from tfmon.model.gpu_others import Taken
-from tfmon.model.gpu_samples import GpuActivity, GpuProcesses, GpuSample
+from tfmon.model.gpu_samples import GpuActivity, GpuProcesses, GpuSample, Taken
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_events import Window
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, TreeSample, known, summed

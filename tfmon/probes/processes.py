@@ -1,17 +1,20 @@
-"""Reads each process."""
+"""Reads each process: its use, its user and its command line."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from tfmon.model.codec import clean
+from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.machine import need_psutil
 
@@ -253,3 +256,47 @@ def read_footprint(pid: int) -> int | None:
     except (OSError, AttributeError):
         return None
     return None if failed else int.from_bytes(bytes(buffer[_FOOTPRINT_AT : _FOOTPRINT_AT + 8]), "little")
+
+
+LONGEST_COMMAND = 300
+_MOST_PARENTS = 64
+
+
+def read_names(pids: Collection[int], root: Path = Path("/")) -> dict[int, ProcessName]:
+    """Return the users and command lines of living, visible processes. Linux only."""
+    names, proc = {}, str(root / "proc")
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            user = user_of(os.stat(f"{proc}/{pid}").st_uid)
+            argv = (read_file(f"{proc}/{pid}/cmdline") or b"").rstrip(b"\0").replace(b"\0", b" ")
+            result = None if argv else read_stat(proc, pid)
+            command = (argv if result is None else result[0]).decode("utf-8", "replace")
+            names[pid] = ProcessName(user, one_line(command, LONGEST_COMMAND), _is_ours(proc, pid))
+    return names
+
+
+def _is_ours(proc: str, pid: int) -> bool:
+    for _ in range(_MOST_PARENTS):
+        if pid == os.getpid():
+            return True
+        result = read_stat(proc, pid) if pid > 1 else None
+        if result is None:
+            return False
+        pid = int(result[1][1])
+    return False
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return text as one safe line, cut to `limit`."""
+    return " ".join(clean(text, 4 * limit).split())[:limit]
+
+
+@functools.cache
+def user_of(number: int) -> str:
+    """Return a user's name, or the number as text."""
+    import pwd
+
+    try:
+        return one_line(pwd.getpwuid(number).pw_name, 40)
+    except (KeyError, OSError):
+        return str(number)

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tfmon.model.gpu_others import names_in
-from tfmon.model.gpu_samples import ProcessName
+from tfmon.model.gpu_samples import ProcessName, names_in
 from tfmon.model.session import Snapshot
 from tfmon.reports import Report
 

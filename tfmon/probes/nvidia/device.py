@@ -29,7 +29,7 @@ from tfmon.probes.machine import read_memory
 from tfmon.probes.nvidia import nvml
 from tfmon.probes.nvidia.activity import ActivityMeter
 from tfmon.probes.nvidia.explain import HW_SLOWDOWN, explain
-from tfmon.probes.process_names import read_names
+from tfmon.probes.processes import read_names
 
 SPLIT = Missing("not reported for a GPU that is split up (MIG)")
 WSL = Missing("WSL2 does not report which process uses the GPU")
