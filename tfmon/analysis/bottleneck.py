@@ -130,20 +130,26 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
                 text = f"{text}; a profile (P) breaks it down"
         case _:
             text = sentence(kinds, of_time, _PHRASES, whole.name)
-    also = (
+    also = [
         *_of_the_host(snapshot, lane),
         *(line for gpu in snapshot.gpus_of(lane) for line in _of_one_gpu(snapshot, lane, gpu)),
-        *_activity(snapshot, lane),
-    )
+    ]
+    others = gpu_others(lane)
+    taken = others.short if others is not None and others.shown else ""
+    if not taken:
+        all_the_time = len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
+        also += filter(None, [activity_text(lane.gpu_use, all_the_time=all_the_time)])
+        busy = (known(contention([lane.slices]).slices_share) or 0.0) > REPORTED_SHARE
+        taken = MACHINE_BUSY if busy else ""
     if lane.spec.devices > 1 and not lane.script.command:
         counts = "computing; a profile separates it" if lane.spec.kind == "gpu" else "starting the step"
-        also = (*also, f"all-reduce of the gradients counts as {counts}")
+        also.append(f"all-reduce of the gradients counts as {counts}")
     small = lane.over and bool(whole.ns) and of_time.share(kinds[0]) < FURTHER_PCT
     wanted = () if small and not everything else (*kinds, *(_further(of_time) if everything else ()))
     causes = causes_of(lane, wanted, snapshot.race.knobs)
     causes = tuple(cause for cause in causes if cause.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
-    return Bottleneck(kind, text, shares, causes, also, of_time.share(kinds[0]), _taken_by_others(lane))
+    return Bottleneck(kind, text, shares, causes, tuple(also), of_time.share(kinds[0]), taken)
 
 
 def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
@@ -174,36 +180,17 @@ def _further(shares: Shares) -> list[BottleneckKind]:
     return sorted((kind for kind in kinds if shares.share(kind) >= FURTHER_PCT), key=shares.share, reverse=True)
 
 
-def _activity(snapshot: Snapshot, lane: LaneState) -> list[str]:
-    use, all_the_time = gpu_others(lane), len(snapshot.lanes) == 1 or snapshot.race.mode == CONCURRENT
-    text = activity_text(lane.gpu_use, all_the_time=all_the_time) if use is None or not use.shown else ""
-    return [text] if text else []
-
-
-def _taken_by_others(lane: LaneState) -> str:
-    use = gpu_others(lane)
-    if use is not None and use.shown:
-        return use.short
-    return MACHINE_BUSY if (known(contention([lane.slices]).slices_share) or 0.0) > REPORTED_SHARE else ""
-
-
-def _shares_while_busy(use: GpuUse) -> Mapping[str, float] | None:
-    means = {name: mean.value for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES}
-    kernels = means.get("kernels_pct")
-    if kernels is None or kernels < LEAST_KERNELS_PCT:
-        return None
-    known = {name: value for name, value in means.items() if value is not None}
-    return {name: value if name == "kernels_pct" else 100 * value / kernels for name, value in known.items()}
-
-
 def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
     """Return the activity as text. With `all_the_time`, an idle GPU waits for its lane."""
     busy, kernels = use.racing_busy_pct.value or 0.0, use.racing_activity.get("kernels_pct", Mean()).value
+    sampled = ((name, mean) for name, mean in use.racing_activity.items() if mean.samples >= LEAST_SAMPLES)
+    means = {name: mean.value for name, mean in sampled if mean.value is not None}
     if kernels is not None and busy >= LEAST_BUSY_PCT and kernels < busy / 10:
         return f"the GPU copies more than it computes: busy {busy:.0f} %, kernels run {kernels:.0f} % of the time"
-    shares = _shares_while_busy(use)
-    if shares is None:
+    kernels = means.get("kernels_pct", 0.0)
+    if kernels < LEAST_KERNELS_PCT:
         return ""
+    shares = {name: 100 * value / kernels for name, value in means.items()}
     sm, tensor, memory = (shares.get(name, 0.0) for name in ("sm_pct", "tensor_pct", "memory_pct"))
     busiest, bits = max((shares.get(f"fp{bits}_pct", 0.0), bits) for bits in (64, 32, 16))
     rest = f"; tensor cores are idle: {TENSOR}" if tensor < NO_TENSOR_PCT else ""
@@ -214,8 +201,8 @@ def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:
     if busiest >= LIMIT_PCT:
         return f"the units for {bits} bits work {busiest:.0f} % of the time of kernels: near their peak{rest}"
     if sm < SMALL_PCT:
-        waits = all_the_time and shares["kernels_pct"] < IDLE_PCT
-        run = f"run {_share(shares['kernels_pct'])} of the time, and are small" if waits else "run, but small ones"
+        waits = all_the_time and kernels < IDLE_PCT
+        run = f"run {_share(kernels)} of the time, and are small" if waits else "run, but small ones"
         return f"kernels {run}: they fill {_share(sm)} of the multiprocessors; {LARGER}"
     figures = f"multiprocessors {sm:.0f} %, memory {memory:.0f} %, tensor cores {tensor:.0f} %"
     return f"kernels are near no limit of the GPU ({figures}){rest}"

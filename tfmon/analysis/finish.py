@@ -115,8 +115,9 @@ def loss_warnings(snapshot: Snapshot) -> list[str]:
         result.append(f"the loss of {lost} is no longer finite, and that of {sound} is: they train differently")
     for lane, other in itertools.combinations(lanes, 2):
         scatter = max(loss_scatter(lane.totals.losses.points), loss_scatter(other.totals.losses.points))
-        difference = _loss_difference(lane, other)
-        if difference is not None and difference > TOO_FAR * scatter and _comparable(lane, other):
+        distances = loss_distances(*sorted(map(finite_losses, (lane, other)), key=len))
+        difference = statistics.median(map(abs, distances)) if len(distances) >= LEAST_LOSSES else 0.0
+        if difference > TOO_FAR * scatter and _comparable(lane, other):
             result.append(
                 f"losses of {lane.title} and {other.title} at the same step differ by {units.loss(difference)}, "
                 f"and within a lane they scatter by {units.loss(scatter)}: one may train something else"
@@ -158,11 +159,6 @@ def loss_distances(few: Losses, many: Losses) -> list[float]:
             around = [loss for _, loss in many[first : index + 1]]
             distances.append(loss - min(max(loss, min(around)), max(around)))
     return distances
-
-
-def _loss_difference(lane: LaneState, other: LaneState) -> float | None:
-    distances = loss_distances(*sorted(map(finite_losses, (lane, other)), key=len))
-    return statistics.median(map(abs, distances)) if len(distances) >= LEAST_LOSSES else None
 
 
 def finite_losses(lane: LaneState) -> Losses:

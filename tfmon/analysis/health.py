@@ -336,8 +336,7 @@ def _what_grew(lane: LaneState) -> str:
 
 def faults_of(snapshot: Snapshot, lane: LaneState) -> tuple[list[str], list[str]]:
     """Return a lane's worse faults, and the faults in `LESSER`."""
-    result = [concern for concern in concerns(snapshot, lane) if concern.is_fault]
-    return _by_weight(result)
+    return _by_weight([concern for concern in concerns(snapshot, lane) if concern.is_fault])
 
 
 def _by_weight(result: Sequence[Concern]) -> tuple[list[str], list[str]]:

@@ -78,10 +78,12 @@ def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks)
 
     if enough(comparison.reach(looks)):
         return None
-    sizes = (math.ceil(count * LONGER**step) for step in range(1, math.ceil(math.log(MOST_PAIRS / count, LONGER))))
-    enough_at = (pairs for pairs in sizes if enough(_reach(comparison, looks, pairs, fresh=race.fresh)))
     pair_s = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0) / 1e9 / (count - 1)
-    return next(((pairs - count) * pair_s for pairs in enough_at), None)
+    pairs = count
+    while (pairs := math.ceil(pairs * LONGER)) < MOST_PAIRS:
+        if enough(_reach(comparison, looks, pairs, fresh=race.fresh)):
+            return (pairs - count) * pair_s
+    return None
 
 
 def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:

@@ -89,9 +89,9 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
 def _change(lane: LaneState, earlier: Level, later: Level, began: Level) -> SpeedChange:
     log, reach = min((_difference(earlier, later, which) for which in (0, 1)), key=lambda estimate: estimate[1])
     ratio = Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), len(later.blocks), ALWAYS_VALID)
-    others_pct = _means("others_pct", earlier, later)
     cause, beside = _cause(lane, earlier, later), tuple(_beside(lane, earlier, later, began.since_ns))
-    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, others_pct is not None)
+    machine_known = _means("others_pct", earlier, later) is not None
+    return SpeedChange(began.since_ns, began.step, ratio, cause, beside, machine_known)
 
 
 def _difference(earlier: Level, later: Level, which: int) -> tuple[float, float]:

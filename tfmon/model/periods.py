@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
@@ -13,6 +13,9 @@ from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import Race, interleaved
 from tfmon.model.series import SeriesState
+
+if TYPE_CHECKING:
+    from tfmon.model.session import Snapshot
 
 MOST_PERIODS = 100
 CAUSES = (SeriesAdvanced, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
@@ -53,16 +56,9 @@ class Period:
 Periods: TypeAlias = tuple[Period, ...]
 
 
-def after_event(
-    periods: Periods,
-    event: Event,
-    race: Race,
-    lanes: Lanes,
-    later: Lanes,
-    running: SeriesState | None,
-    experiment: SeriesState | None,
-) -> Periods:
+def after_event(before: Snapshot, event: Event, later: Lanes, experiment: SeriesState | None) -> Periods:
     """Return the periods after an event of `CAUSES`, which led to `later` and `experiment`."""
+    periods, race, lanes, running = before.periods, before.race, before.lanes, before.experiment
     sliced = interleaved(race.mode, "", len(lanes))
     trying = running is not None and not running.over
 
@@ -94,10 +90,10 @@ def after_event(
             if index is None:
                 return ended(*changes)
             period = periods[index]
-            before = period.lane(event.lane)
+            old = period.lane(event.lane)
             kept = _kept(lane, sliced=sliced)
-            kept.differs, kept.mark = before.differs, before.mark
-            joined = tuple(kept if other is before else other for other in period.lanes)
+            kept.differs, kept.mark = old.differs, old.mark
+            joined = tuple(kept if other is old else other for other in period.lanes)
             return _with(periods, index, replace(period, lanes=joined, changes=(*period.changes, *changes)))
         if lane.steady.windows and isinstance(event, LaneStarted) and not event.renewed:
             return ended(text=f"{lane.spec.id} restarted")

@@ -76,7 +76,7 @@ def report(
             steps.account(result),
             Section("What limits the lanes", (Lines(list(_limits(result))), *_causes(result))),
             *(over_time.sections(course) if course is not None else ()),
-            *steps.sections(analysis),
+            steps.section(analysis),
             *((profile_diff.section(*profiled),) if profiled is not None else ()),
             *((memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
             *(() if result.is_series else (tried,)),

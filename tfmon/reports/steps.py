@@ -8,13 +8,13 @@ from dataclasses import replace
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck_rules import Shares
-from tfmon.analysis.result import LaneResult, RaceResult
-from tfmon.analysis.run_account import Account, account_lines
+from tfmon.analysis.result import RaceResult
+from tfmon.analysis.run_account import account_lines
 from tfmon.model import histogram
 from tfmon.model.account import GROUPS
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
-from tfmon.reports import DASH, Chart, Section, Table, charts
+from tfmon.reports import DASH, Block, Chart, Section, Table, charts
 from tfmon.reports.charts import Bar, Point, Series
 
 INPUT, COPY, DISPATCH, BOTH = "waiting for batches", "copying to the device", "dispatch", "compute"
@@ -25,9 +25,9 @@ BINS = 80
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
-def sections(analysis: Analysis) -> Sequence[Section]:
+def section(analysis: Analysis) -> Section:
     """Return the section about the steps."""
-    return (Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True),)
+    return Section("Steps", (_step_times(analysis), _where_time_goes(analysis)), long=True)
 
 
 def share_lines(analysis: Analysis) -> Iterator[str]:
@@ -122,20 +122,14 @@ def account(result: RaceResult) -> Section:
     """Return the section about the whole run's time."""
     accounts = [(lane, lane.account) for lane in result.lanes if lane.account is not None]
     long = not any(lane.command for lane in result.lanes)
-    tables = [_account_table(lane.label, account) for lane, account in accounts]
-    return Section(ACCOUNT, ((*tables, _account_chart(accounts)) if accounts else ()), long=long)
-
-
-def _account_table(name: str, account: Account) -> Table:
-    until = "" if account.over else ", up to the last report"
-    about = f"{name}: {account.wall_s:.1f} s from the start of its command to its exit{until}"
-    return Table([[name, "time", "share", "line"], *account_lines(account)], about, left=(0, 3))
-
-
-def _account_chart(accounts: list[tuple[LaneResult, Account]]) -> Chart:
-    bars = [
-        (lane.id or lane.name, lane.name, group, seconds)
-        for lane, account in accounts
-        for group, seconds in account.groups.items()
-    ]
-    return _stacked(ACCOUNT, "The wall time of each run in seconds.", bars, GROUPS, share=False)
+    blocks: list[Block] = []
+    bars: list[Bar] = []
+    for lane, account in accounts:
+        until = "" if account.over else ", up to the last report"
+        about = f"{lane.label}: {account.wall_s:.1f} s from the start of its command to its exit{until}"
+        blocks.append(Table([[lane.label, "time", "share", "line"], *account_lines(account)], about, left=(0, 3)))
+        key = lane.id or lane.name
+        bars += [(key, lane.name, group, seconds) for group, seconds in account.groups.items()]
+    if bars:
+        blocks.append(_stacked(ACCOUNT, "The wall time of each run in seconds.", bars, GROUPS, share=False))
+    return Section(ACCOUNT, blocks, long=long)

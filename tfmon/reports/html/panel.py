@@ -20,7 +20,7 @@ GAP_NS = 2_000_000_000
 
 def panel(analysis: Analysis, doing: str) -> str:
     """Return the HTML."""
-    split = [block for section in steps.sections(analysis) for block in section.shown if isinstance(block, Chart)]
+    split = [block for block in steps.section(analysis).shown if isinstance(block, Chart)]
     report = race_report.report(analysis, summarise(analysis))
     sections = [section for section in report.sections if section.heading in SHOWN]
     lines, about = _lines(analysis.lanes[0].lane)
