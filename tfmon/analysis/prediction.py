@@ -12,7 +12,7 @@ from statistics import fmean
 
 from tfmon import units
 from tfmon.analysis.finish import ended_itself
-from tfmon.analysis.intervals import FEW, FEWEST, TRIM, UNTRIMMED, WIDEST, Looks
+from tfmon.analysis.intervals import FEW, FEWEST, UNTRIMMED, Looks
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Between, LogRatio
 from tfmon.model.knobs import BATCH_SIZE
@@ -69,35 +69,24 @@ def round_s(slices: Slices) -> float | None:
 
 def seconds_left(race: Race, slices: Slices, comparison: LogRatio, looks: Looks) -> float | None:
     """Return the seconds until an answer, if one is expected."""
-    value, margin, count = abs(comparison.center.value), math.log1p(race.margin), comparison.center.count
-
-    def enough(reach: float) -> bool:
-        if race.until_ci is not None:
-            return math.sinh(min(reach, WIDEST)) <= race.until_ci
-        return reach < max(value, margin - value)
-
-    if enough(comparison.reach(looks)):
+    center, between = comparison.center, comparison.between
+    value, margin = abs(center.value), math.log1p(race.margin)
+    goal = max(value, margin - value) if race.until_ci is None else math.asinh(race.until_ci)
+    if comparison.reach(looks) <= goal:
         return None
-    pair_s = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0) / 1e9 / (count - 1)
-    pairs = count
-    while (pairs := math.ceil(pairs * LONGER)) < MOST_PAIRS:
-        if enough(_reach(comparison, looks, pairs, fresh=race.fresh)):
-            return (pairs - count) * pair_s
-    return None
-
-
-def _reach(comparison: LogRatio, looks: Looks, pairs: int, *, fresh: bool) -> float:
-    center, between, longer = comparison.center, comparison.between, pairs / comparison.center.count
     supposed = center.degrees * center.error**2 + SUPPOSED_DEGREES * SUPPOSED_SCATTER**2 / center.count
     error = max(center.error, math.sqrt(supposed / (center.degrees + SUPPOSED_DEGREES)))
-    if looks.kind == SPENDING:
-        looks = replace(looks, share=min(1.0, looks.share * longer))
-    kept = pairs - 2 * int(TRIM * pairs) if pairs >= UNTRIMMED else pairs
-    errors = looks.errors(pairs - center.estimated, kept - 1 - center.estimated)
-    if fresh:
-        more = between.processes * (longer - 1)
-        between = Between(between.sd, round(between.degrees + more, 1), between.processes + more)
-    return math.hypot(errors * error / math.sqrt(longer), between.reach(looks))
+    pair_s = max((lane[-1].at_ns - lane[0].at_ns for lane in slices if lane), default=0) / 1e9 / (center.count - 1)
+    pairs = center.count
+    while (pairs := math.ceil(pairs * LONGER)) < MOST_PAIRS:
+        longer = pairs / center.count
+        later = replace(looks, share=min(1.0, looks.share * longer))
+        errors = later.errors(pairs - center.estimated, round(center.degrees * longer))
+        more = between.processes * (longer - 1) if race.fresh else 0.0
+        then = Between(between.sd, round(between.degrees + more, 1), between.processes + more)
+        if math.hypot(errors * error / math.sqrt(longer), then.reach(looks)) <= goal:
+            return (pairs - center.count) * pair_s
+    return None
 
 
 LEAST = 1.5
