@@ -50,7 +50,9 @@ def _header_parts(analysis: Analysis) -> Iterator[Row]:
     yield ((busy_badge(analysis), strong(WARN)),)
     yield ((_mode(snapshot), DIM),)
     if host or other_machines:
-        yield reading_rows.count_row(snapshot)
+        lost = sum(bool(other.lost) for _, other in used)
+        problem = "" if not lost else " is lost" if len(used) == 1 else f", {lost} lost"
+        yield ((host if len(used) == 1 else f"{len(used)} machines", TEXT), (problem, strong(TROUBLE)))
     if not other_machines:
         machine, gpus = state.machine, "no GPU" if snapshot.lanes else ""
         if machine.gpus:

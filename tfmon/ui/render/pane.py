@@ -10,16 +10,19 @@ from rich.cells import cell_len
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.bottleneck import MACHINE_BUSY
 from tfmon.analysis.health import faults_of
+from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.analysis.shares import PAUSED_PARTS, REST, TRAINING, wall_parts
 from tfmon.model.account import BETWEEN, CALLBACKS, SAVING, VALIDATION
 from tfmon.model.lane_events import PAUSED, RACING, STARTING
 from tfmon.model.lane_state import ABSENT, DONE, FAILED, HOST_LOST, NO_STEPS_HINT, STAGES, LaneState
 from tfmon.model.race import TURNS
+from tfmon.model.readings import Missing
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, reading_rows
 from tfmon.ui.render.chart import Charts
-from tfmon.ui.render.reading_rows import LABEL_CELLS, labelled
+from tfmon.ui.render.reading_rows import LABEL_CELLS, REFUSED_NS, UNKNOWN, WIDE, bar, labelled
 from tfmon.ui.render.rows import (
     BLANK,
     DIM,
@@ -64,6 +67,8 @@ _GLYPHS = {
 }  # fmt: skip
 _AVOIDABLE = ("input", VALIDATION, BETWEEN, CALLBACKS, SAVING)
 """The largest of these parts is coloured."""
+_BEHIND_S = 1.0
+"""A viewer receives events once a second."""
 LIST_ROWS = len(STAGES) + 2
 NO_STEPS_NS = 30_000_000_000
 
@@ -148,12 +153,15 @@ class PaneRows:
     def _trouble(self, height: int) -> list[Row]:
         """Return why the lane failed, advice, and the last output."""
         lane, width, trouble = self.lane, self.width, self.lane.trouble
-        again = reading_rows.reconnection_text(self.snapshot, lane)
+        lost, state = trouble is not None and trouble.kind == HOST_LOST, self.snapshot.place_of(lane)
+        again = f"{lane.spec.host} is connected again" if lost and not state.lost else ""
+        if again and reading_rows.connecting(self.snapshot, lane):
+            again = f"connecting to {lane.spec.host} again…"
         message = trouble.message if trouble is not None else f"the lane is {lane.phase}"
         sign = "–" if lane.phase == ABSENT else "✗"
         rows: list[Row] = [((again, STRONG),)] if again else []
         rows += beside((f"{sign} ", strong(TROUBLE)), message, strong(TROUBLE), width, max(1, height // 2))
-        hint, lost = (trouble.hint, trouble.kind == HOST_LOST) if trouble is not None else ("", False)
+        hint = trouble.hint if trouble is not None else ""
         if lost and not self.view.replay and not again:
             hint = hint or "r connects again and restarts it"
         rows += beside(("▸ ", STRONG), hint, TEXT, width, max(1, height // 3))
@@ -260,29 +268,27 @@ class PaneRows:
         """The rows of each reading, in display order."""
         width = self.width
         lane, accent, snapshot, bottleneck = self.lane, self.accent, self.snapshot, self.analysed.bottleneck
-        over, silent_s = snapshot.over, reading_rows.silent_s(snapshot, lane)
+        over = snapshot.over
         any_gpu = not over and any(lane.spec.kind == "gpu" for lane in snapshot.lanes)
         speed, interval = self.analysed.speed, ""
         if speed and over:
             interval = f"95 % CI {units.rate(speed.low)} to {units.rate(speed.high)} examples/s"
-        cores = snapshot.machine_of(lane).usable_cores
-        note = reading_rows.note_row(lane, snapshot.at_ns, silent_s, keys=not self.view.fixed)
         return {
             "speed": [self._speed_row(width)],
             "interval": styled_lines(interval, width, _MOST, DIM),
-            "bottleneck": [] if self.alone else reading_rows.bottleneck_rows(bottleneck, width, _MOST),
+            "bottleneck": [] if self.alone else self._bottleneck(),
             "help": styled_lines(bottleneck.help if bottleneck and over else "", width, _MOST, STRONG),
-            "step": [reading_rows.running_row(lane, snapshot.at_ns, width)],
+            "step": [self._step()],
             "time": [reading_rows.time_row(bottleneck.shares if bottleneck else None, width, accent)],
-            "loss": self._losses(width),
+            "loss": self._losses(),
             "done": [reading_rows.done_row(lane, width, discarded=not over)],
             "knobs": reading_rows.knobs_rows(lane, width, _MOST),
-            "cpu": [] if over else [reading_rows.cpu_row(lane, cores, width, accent)],
-            "memory": [] if over else [reading_rows.memory_row(lane)],
+            "cpu": [] if over else [self._cpu()],
+            "memory": [] if over else [self._memory()],
             "gpu": [reading_rows.gpu_load_row(lane, snapshot, width, accent)] if any_gpu else [],
             "gpu memory": [reading_rows.gpu_memory_row(lane, snapshot, width)] if any_gpu else [],
             "measured": styled_lines(self.analysed.measured_text if over else "", width, _MOST, DIM),
-            "note": [note] if note else [],
+            "note": self._note(),
             **(self._single_lane_rows(width) if self.alone else {}),
         }
 
@@ -311,13 +317,83 @@ class PaneRows:
                 row = (*row, part)
         return row
 
-    def _losses(self, width: int) -> list[Row]:
-        validation, row = self.lane.script.validation, reading_rows.loss_row(self.lane)
+    def _step(self) -> Row:
+        """Return the running step if it is long, else quantiles since the last knob change."""
+        lane, now_ns, wide = self.lane, self.snapshot.at_ns, self.width >= WIDE
+        runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
+        ended = lane.over and lane.totals.steps > 0
+        if ended or runs_s < LONG_STEP_S + _BEHIND_S or lane.stalled_s(now_ns) is not None:
+            p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
+            if p50 is None or p95 is None or p99 is None:
+                return labelled("step", (UNKNOWN, DIM))
+            spans = [("p50 " if wide else "", DIM), (units.milliseconds(p50).ljust(9), TEXT)]
+            for name, value, width in (("p95 ", p95, 6), ("p99 ", p99, 0)):
+                spans += [(name, DIM), (units.milliseconds(value).removesuffix(" ms").ljust(width), TEXT)]
+            return labelled("step", *spans)
+        number = f"{'step ' if wide else ''}{units.count(lane.totals.steps + 1)}"
+        took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
+        if lane.changes.requested and last is not None and took_s is not None:
+            asked_ns = max(request.at_ns for request in lane.changes.requested.values())
+            soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
+            soon = soon if last.at_ns < asked_ns else "the change is being prepared"
+            return labelled("step", (f"{number} runs; " if wide else "", TEXT), (soon, STRONG))
+        before = f", {'the last took' if wide else 'last'} {units.duration(took_s)}" if took_s else ""
+        runs = " runs for " if wide else " runs "
+        return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
+
+    def _bottleneck(self) -> list[Row]:
+        """Return the bottleneck; a cause precedes figures."""
+        bottleneck, width = self.analysed.bottleneck, self.width
+        if bottleneck is None:
+            return []
+        badge = bottleneck.taken_by_others == MACHINE_BUSY  # in the header
+        limit, cause = bottleneck.limit if badge else bottleneck.text, bottleneck.cause
+        text = f"{limit}; {cause}" if cause else limit
+        if cause and len(wrap(text, width, _MOST + 1)) > _MOST:
+            text = f"{limit.partition(':')[0]}; {cause}"
+        return styled_lines(text, width, _MOST)
+
+    def _cpu(self) -> Row:
+        lane, cores = self.lane, self.snapshot.machine_of(self.lane).usable_cores
+        value = lane.tree.cpu_pct
+        if lane.over or isinstance(value, Missing):
+            return labelled("cpu", (units.absent(value) if isinstance(value, Missing) else UNKNOWN, DIM))
+        text = f"{value:4.0f} % of {units.cores(round(100 * cores))}" if cores else f"{value:4.0f} %"
+        share = value / (100 * cores) if cores else None
+        return labelled("cpu", *bar(share, text, self.width - LABEL_CELLS, self.accent))
+
+    def _memory(self) -> Row:
+        value = self.lane.tree.private_bytes
+        text = units.reading(value, lambda size: f"{units.memory(size)} private")
+        unknown = self.lane.over or isinstance(value, Missing)
+        return labelled("memory", (UNKNOWN if self.lane.over else text, DIM if unknown else TEXT))
+
+    def _note(self) -> list[Row]:
+        lane, silent_s = self.lane, reading_rows.silent_s(self.snapshot, self.lane)
+        stalled = "no message comes" if self.view.fixed else "Enter, then S shows its stacks, K ends it"
+        lines, changes = units.several(lane.process.bad_lines, "unreadable line"), lane.changes
+        problems = (
+            ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
+            ("stopped", lane.script.not_measured.get("stopped", "")),
+            ("stalled", stalled if lane.heartbeat.stalled_since_ns is not None else ""),
+            ("refused", changes.refused if self.snapshot.at_ns - changes.refused_ns < REFUSED_NS else ""),
+            ("note", f"{lines} skipped: {lane.process.last_bad_line}" if lane.process.bad_lines else ""),
+        )
+        return [labelled(label, (text, WARN)) for label, text in problems if text][:1]
+
+    def _losses(self) -> list[Row]:
+        losses, validation = self.lane.totals.losses, self.lane.script.validation
+        if losses.first is None or losses.last is None:
+            row = labelled("loss", (f"{UNKNOWN} {self.lane.script.not_measured.get('loss', '')}".rstrip(), DIM))
+        else:
+            lost = f" by step {units.count(losses.lost)}" if losses.lost else ""
+            last = (units.loss(losses.last) + lost, WARN if lost else TEXT)
+            row = labelled("loss", (units.loss(losses.first), TEXT), (" → ", DIM), last)
         if not self.alone or validation.first is None or validation.last is None:
             return [row]
         ends: Row = ((units.loss(validation.first), TEXT), (" → ", DIM), (units.loss(validation.last), TEXT))
         beside: Row = (*row, ("   validation ", DIM), *ends)
-        return [beside] if cells(beside) <= width else [row, labelled("val.", *ends)]
+        return [beside] if cells(beside) <= self.width else [row, labelled("val.", *ends)]
 
     def _single_lane_rows(self, width: int) -> dict[str, list[Row]]:
         """Return additional rows of a single lane. The headline is the worst fault, costliest cause or limit."""

@@ -5,29 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tfmon import units
-from tfmon.analysis.bottleneck import MACHINE_BUSY, Bottleneck
 from tfmon.analysis.bottleneck_rules import Shares
 from tfmon.analysis.finish import seconds_left
-from tfmon.analysis.prediction import LONG_STEP_S
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import HostState
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE, short_name, show
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_relations import ordered_settings
-from tfmon.model.lane_state import HOST_LOST, LaneState
+from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
 from tfmon.model.session import STALE_TICKS, Snapshot
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked, styled_lines, wrap
-from tfmon.ui.render.style import STRONG, TROUBLE, WARN, banded, strong
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked
+from tfmon.ui.render.style import STRONG, WARN, banded
 
 LABEL_CELLS = 8
 WIDE = 44
 _BAR_TAIL, _BAR_TAIL_WIDE = 17, 28
 """Cells for the text after a bar, so that all bars have equal lengths."""
-BEHIND_S = 1.0
-"""A viewer receives events once a second."""
 UNKNOWN = "–"
 DIFFERS = "≠ "
 REFUSED_NS = 20_000_000_000
@@ -36,55 +32,6 @@ REFUSED_NS = 20_000_000_000
 def labelled(label: str, *spans: tuple[str, str]) -> Row:
     """Return a row with a dim label."""
     return ((label.ljust(LABEL_CELLS - 1) + " ", DIM), *spans)
-
-
-def running_row(lane: LaneState, now_ns: int, width: int) -> Row:
-    """Return the running step if it is long, else `step_row`."""
-    runs_s, last = lane.step_runs_s(now_ns), lane.points[-1] if lane.points else None
-    ended = lane.over and lane.totals.steps > 0
-    if ended or runs_s < LONG_STEP_S + BEHIND_S or lane.stalled_s(now_ns) is not None:
-        return step_row(lane, width)
-    number = f"{'step ' if width >= WIDE else ''}{units.count(lane.totals.steps + 1)}"
-    took_s = last.span_ns / last.steps / 1e9 if last is not None and last.steps else None
-    if lane.changes.requested and last is not None and took_s is not None:
-        asked_ns = max(request.at_ns for request in lane.changes.requested.values())
-        soon = f"change in effect in {units.about(max(1.0, took_s - runs_s))}"
-        soon = soon if last.at_ns < asked_ns else "the change is being prepared"
-        return labelled("step", (f"{number} runs; " if width >= WIDE else "", TEXT), (soon, STRONG))
-    before = f", {'the last took' if width >= WIDE else 'last'} {units.duration(took_s)}" if took_s else ""
-    runs = " runs for " if width >= WIDE else " runs "
-    return labelled("step", (number, TEXT), (runs, DIM), (units.seconds(runs_s), TEXT), (before, DIM))
-
-
-def step_row(lane: LaneState, width: int) -> Row:
-    """Return quantiles of the step time since the last knob change."""
-    p50, p95, p99 = (lane.steady.step_ms(fraction) for fraction in (0.5, 0.95, 0.99))
-    if p50 is None or p95 is None or p99 is None:
-        return labelled("step", (UNKNOWN, DIM))
-    return labelled(
-        "step",
-        ("p50 " if width >= WIDE else "", DIM),
-        (units.milliseconds(p50).ljust(9), TEXT),
-        ("p95 ", DIM),
-        (_bare_ms(p95), TEXT),
-        ("p99 ", DIM),
-        (_bare_ms(p99).rstrip(), TEXT),
-    )
-
-
-def _bare_ms(value: float) -> str:
-    return units.milliseconds(value).removesuffix(" ms").ljust(6)
-
-
-def loss_row(lane: LaneState) -> Row:
-    """Return the first and last loss."""
-    losses = lane.totals.losses
-    if losses.first is None or losses.last is None:
-        return labelled("loss", (f"{UNKNOWN} {lane.script.not_measured.get('loss', '')}".rstrip(), DIM))
-    last = (units.loss(losses.last), TEXT)
-    if losses.lost:
-        last = (f"{last[0]} by step {units.count(losses.lost)}", WARN)
-    return labelled("loss", (units.loss(losses.first), TEXT), (" → ", DIM), last)
 
 
 def done_row(lane: LaneState, width: int, *, discarded: bool = True) -> Row:
@@ -126,27 +73,6 @@ def _epoch_row(lane: LaneState, progress: Progressed, width: int) -> Row:
     return labelled("epoch", (epochs, STRONG), *drawn, (tail, STRONG))
 
 
-def cpu_row(lane: LaneState, usable_cores: float, width: int, accent: str) -> Row:
-    """Return the CPU use of a lane's processes; 100 % is one core."""
-    value = lane.tree.cpu_pct
-    if lane.over:
-        return labelled("cpu", (UNKNOWN, DIM))
-    if isinstance(value, Missing):
-        return labelled("cpu", (units.absent(value), DIM))
-    full = usable_cores * 100
-    text = f"{value:4.0f} % of {units.cores(round(full))}" if full else f"{value:4.0f} %"
-    return labelled("cpu", *bar(value / full if full else None, text, width - LABEL_CELLS, accent))
-
-
-def memory_row(lane: LaneState) -> Row:
-    """Return a lane's private memory."""
-    value = lane.tree.private_bytes
-    if lane.over:
-        return labelled("memory", (UNKNOWN, DIM))
-    text = units.reading(value, lambda size: f"{units.memory(size)} private")
-    return labelled("memory", (text, DIM if isinstance(value, Missing) else TEXT))
-
-
 _PARTS = (
     ("input", "input_pct", "█"),
     ("copy", "copy_pct", "▚"),
@@ -185,19 +111,6 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     return labelled("time", *spans, (text, TEXT))
 
 
-def bottleneck_rows(bottleneck: Bottleneck | None, width: int, most: int) -> list[Row]:
-    """Return the bottleneck; a cause precedes figures."""
-    if bottleneck is None:
-        return []
-    cause, disturbance = bottleneck.cause, bottleneck.taken_by_others
-    limit = bottleneck.limit if disturbance == MACHINE_BUSY else bottleneck.text  # the header has the badge
-    text = f"{limit}; {cause}" if cause else limit
-    if cause and len(wrap(text, width, most + 1)) > most:
-        kind = limit.partition(":")[0]
-        text = cause if most == 1 and len(cause) <= width else f"{kind}; {cause}"
-    return styled_lines(text, width, most)
-
-
 def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
     """Return the knobs, first the knobs in which lanes differ."""
     requested, differing = dict(lane.to_change), lane.differs or ()
@@ -225,20 +138,6 @@ def knobs_rows(lane: LaneState, width: int, most: int) -> list[Row]:
     return rows if settings else [labelled("knobs", (UNKNOWN, DIM))]
 
 
-def note_row(lane: LaneState, now_ns: int, silent_s: float | None = None, *, keys: bool = True) -> Row:
-    """Return a lane's problem, or a blank row."""
-    stalled = "Enter, then S shows its stacks, K ends it" if keys else "no message comes"
-    lines = units.several(lane.process.bad_lines, "unreadable line")
-    problems = (
-        ("link", f"nothing came for {units.seconds(silent_s)}" if silent_s is not None else ""),
-        ("stopped", lane.script.not_measured.get("stopped", "")),
-        ("stalled", stalled if lane.heartbeat.stalled_since_ns is not None else ""),
-        ("refused", lane.changes.refused if now_ns - lane.changes.refused_ns < REFUSED_NS else ""),
-        ("note", f"{lines} skipped: {lane.process.last_bad_line}" if lane.process.bad_lines else ""),
-    )
-    return next((labelled(label, (text, WARN)) for label, text in problems if text), BLANK)
-
-
 def bar(share: float | None, text: str, width: int, accent: str) -> Row:
     """Return a bar and a text at a fixed position."""
     tail = f" {text}"
@@ -254,15 +153,6 @@ def machines(snapshot: Snapshot) -> list[tuple[str, HostState]]:
     for lane in snapshot.lanes:
         by_machine.setdefault(snapshot.machine_key(lane), (lane.spec.host, snapshot.place_of(lane)))
     return list(by_machine.values()) or [("", snapshot.hosts[""])]
-
-
-def count_row(snapshot: Snapshot) -> Row:
-    """Return the number of machines, or the name of a single machine."""
-    used = machines(snapshot)
-    lost = sum(bool(state.lost) for _, state in used)
-    name = used[0][0] if len(used) == 1 else f"{len(used)} machines"
-    lost_text = "" if not lost else " is lost" if len(used) == 1 else f", {lost} lost"
-    return ((name, TEXT), (lost_text, strong(TROUBLE))) if lost_text else ((name, TEXT),)
 
 
 def mode_message(snapshot: Snapshot, mode: str) -> str:
@@ -300,14 +190,6 @@ def lane_names(snapshot: Snapshot, lane: LaneState) -> list[str]:
 def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
     """Return whether a lane's machine is being connected."""
     return bool(lane.spec.host) and snapshot.place_of(lane).connecting
-
-
-def reconnection_text(snapshot: Snapshot, lane: LaneState) -> str:
-    """Return the state of a new connection after a loss, or empty."""
-    host, state = lane.spec.host, snapshot.place_of(lane)
-    if lane.trouble is None or lane.trouble.kind != HOST_LOST or state.lost:
-        return ""
-    return f"connecting to {host} again…" if connecting(snapshot, lane) else f"{host} is connected again"
 
 
 def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
