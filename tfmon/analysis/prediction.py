@@ -16,8 +16,9 @@ from tfmon.analysis.intervals import FEW, FEWEST, UNTRIMMED, Looks
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Between, LogRatio
 from tfmon.model.knobs import BATCH_SIZE
-from tfmon.model.lane_state import LaneState
-from tfmon.model.race import Race
+from tfmon.model.lane_events import PAUSED, READY
+from tfmon.model.lane_state import STAGES, LaneState
+from tfmon.model.race import MODE_MARKS, TURNS, Race
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, known
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
@@ -141,6 +142,58 @@ def longer_text(
         return ""
     script = any(lane.script.command for lane in snapshot.lanes)
     return "; between-process variance is too large" + ("" if script else "; use --fresh")
+
+
+def rounds_of(lanes: Sequence[LaneState]) -> set[int]:
+    """Return the rounds in which all lanes trained."""
+    return set.intersection(*({part.round for part in lane.slices} for lane in lanes))
+
+
+def waiting(snapshot: Snapshot, lanes: Sequence[LaneState], running: str) -> str:
+    """Return what a verdict on lanes that train waits for, and when it is due."""
+    race = snapshot.race
+    if any(lane.phase in STAGES and lane.phase != READY and not lane.points for lane in lanes):
+        return "no verdict yet: the lanes are getting ready"
+    changed = _changed(snapshot, lanes)
+    if race.mode != TURNS:
+        measured = all(lane.steady.windows for lane in lanes)
+        return f"measuring again: {changed}" if changed and not measured else ""
+    rounds, least = len(rounds_of(lanes)), least_rounds(race)
+    progress = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
+    if any(lane.phase == PAUSED for lane in lanes):
+        return f"{progress}; no verdict while a lane is paused"
+    if race.exclusive:
+        return f"{progress}; the race continues after the experiment"
+    left_s = _seconds_to_verdict(snapshot, lanes)
+    due = "" if left_s is None else f"; verdict in about {max(1, math.ceil(left_s))} s"
+    return (running or progress) + due
+
+
+def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
+    complete, pace_s = rounds_of(lanes), round_s([lane.slices for lane in lanes])
+    if pace_s is None:
+        if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):
+            return None
+        took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
+        pace_s = sum(max(snapshot.race.slice_s, slice_took_s) for slice_took_s in took_s)
+    ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == max(complete, default=0)]
+    begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
+    spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
+    return max(0, least_rounds(snapshot.race) - len(complete)) * pace_s - spent_s
+
+
+def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
+    marks = [(mark, lane) for lane in lanes for mark in lane.changes.marks[-1:]]
+    latest = max((mark for mark, _ in marks), key=lambda mark: mark.at_ns, default=None)
+    if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
+        return f"now {latest.text}"
+    lanes_by_knob: dict[str, list[str]] = {}
+    for mark, lane in marks:
+        knob, since_start = mark.text.partition(" ")[0], mark.at_ns > (snapshot.race.started_ns or 0)
+        if knob in lane.settings and since_start and len(lane.slices) < least_rounds(snapshot.race):
+            lanes_by_knob.setdefault(knob, []).append(lane.spec.id)
+    changes = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in lanes_by_knob.items()]
+    return f"{', '.join(changes)} changed" if changes else ""
 
 
 def more_rounds(snapshot: Snapshot, lanes: Sequence[LaneState], missing: int) -> str:

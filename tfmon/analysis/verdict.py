@@ -89,7 +89,7 @@ class Verdict:
     """The last verdict, if the final settings have none."""
     finish: tuple[str, ...] = ()
     short: str = field(default="", compare=False, metadata={"json": False})
-    """The answer with the lanes' ids, or the worst fault of a single lane."""
+    """The answer with the lanes' ids, what it waits for, or the worst fault of a single lane."""
     slowest_id: str | None = field(default=None, compare=False, metadata={"json": False})
     looks: Looks = field(default=AT_THE_END, compare=False, metadata={"json": False})
 
@@ -174,10 +174,11 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     if phases := verdict_notes.unlike_phases(lanes):
         return Verdict(answer=f"{no_verdict}: {phases}")
     running, at_least = prediction.unfinished(lanes, snapshot.at_ns)
+    short = "" if any(lane.over for lane in lanes) else prediction.waiting(snapshot, lanes, running)
     if any(lane.steady.examples_per_s is None for lane in lanes):
         waiting = any(not lane.over for lane in lanes)
         nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        return Verdict(answer=running or nothing, at_least=at_least)
+        return Verdict(answer=running or nothing, short=short, at_least=at_least)
     together, known = race.mode == CONCURRENT, [throughputs[lane.spec.name] for lane in lanes]
     length_ns, stretches = concurrent_slices([lane.measurements for lane in lanes]) if together else (0, [])
     if together:
@@ -188,15 +189,15 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     if together:
         trained_s, least_s = (count * length_ns / 1e9 for count in (len(stretches[0]), least))
         more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if stopped and trained_s < least_s else ""
-        return Verdict(
-            answer=f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
-        )
-    rounds = len(set.intersection(*({part.round for part in lane.slices} for lane in lanes)))
+        answer = f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
+        return Verdict(answer=answer, short=short)
+    rounds = len(prediction.rounds_of(lanes))
     if rounds >= least:
-        return Verdict(answer=f"{no_verdict}: the {rounds} rounds so far scatter too much")
+        return Verdict(answer=f"{no_verdict}: the {rounds} rounds so far scatter too much", short=short)
     more = prediction.more_rounds(snapshot, lanes, least - rounds) if stopped else ""
     phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
-    return Verdict(answer=(running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
+    answer = (running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more
+    return Verdict(answer=answer, short=short)
 
 
 def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:

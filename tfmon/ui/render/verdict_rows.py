@@ -2,84 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import PurePath
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_warnings
-from tfmon.analysis.prediction import LONG_STEP_S, least_rounds, round_s, unfinished
-from tfmon.analysis.verdict_notes import unlike_phases
-from tfmon.model.lane_events import PAUSED, READY
-from tfmon.model.lane_state import ABSENT, FAILED, STAGES, LaneState
-from tfmon.model.race import MODE_MARKS, TURNS
+from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import DIM, TEXT, Row, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, WARN, lane_style, strong
 from tfmon.ui.source import Display, news_line, shows
-
-
-def awaited(analysis: Analysis) -> str:
-    """Return when the next verdict is due. Empty after a verdict."""
-    snapshot, curve = analysis.snapshot, analysis.curve
-    if curve is not None and snapshot.experiment is not None and not snapshot.experiment.over:
-        return f"crossover: {curve.text}"
-    lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT)]
-    answered = analysis.verdict.ratio is not None or unlike_phases(lanes)
-    if answered or len(lanes) < 2 or any(lane.over for lane in lanes):
-        return ""
-    if any(lane.phase in STAGES and lane.phase != READY and not lane.points for lane in lanes):
-        return "no verdict yet: the lanes are getting ready"
-    changed = _changed(snapshot, lanes)
-    if snapshot.race.mode != TURNS:
-        measured = all(lane.steady.windows for lane in lanes)
-        return f"measuring again: {changed}" if changed and not measured else ""
-    rounds, least = len(_rounds(lanes)), least_rounds(snapshot.race)
-    progress = f"measuring again: {changed}" if changed else f"measured {rounds} of {least} rounds"
-    if any(lane.phase == PAUSED for lane in lanes):
-        return f"{progress}; no verdict while a lane is paused"
-    if snapshot.race.exclusive:
-        return f"{progress}; the race continues after the experiment"
-    if text := unfinished(lanes, snapshot.at_ns)[0]:
-        progress = text
-    left_s = _seconds_to_verdict(snapshot, lanes)
-    return progress if left_s is None else f"{progress}; verdict in about {max(1, math.ceil(left_s))} s"
-
-
-def _rounds(lanes: Sequence[LaneState]) -> set[int]:
-    return set.intersection(*({part.round for part in lane.slices} for lane in lanes))
-
-
-def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float | None:
-    complete, pace_s = _rounds(lanes), round_s([lane.slices for lane in lanes])
-    if pace_s is None:
-        if snapshot.race.slice_s is None or any(lane.step_runs_s(snapshot.at_ns) > LONG_STEP_S for lane in lanes):
-            return None
-        took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
-        pace_s = sum(max(snapshot.race.slice_s, slice_took_s) for slice_took_s in took_s)
-    ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == max(complete, default=0)]
-    begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
-    spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
-    return max(0, least_rounds(snapshot.race) - len(complete)) * pace_s - spent_s
-
-
-def _changed(snapshot: Snapshot, lanes: Sequence[LaneState]) -> str:
-    started_ns = snapshot.race.started_ns or 0
-    latest = max(
-        (mark for lane in lanes for mark in lane.changes.marks[-1:]), key=lambda mark: mark.at_ns, default=None
-    )
-    if latest is not None and latest.text == MODE_MARKS[snapshot.race.mode]:
-        return f"now {latest.text}"
-    lanes_by_knob: dict[str, list[str]] = {}
-    least = least_rounds(snapshot.race)
-    for lane in lanes:
-        for mark in lane.changes.marks[-1:]:
-            knob = mark.text.partition(" ")[0]
-            if knob in lane.settings and mark.at_ns > started_ns and len(lane.slices) < least:
-                lanes_by_knob.setdefault(knob, []).append(lane.spec.id)
-    changes = [f"{knob.replace('_', ' ')} of {' and '.join(ids)}" for knob, ids in lanes_by_knob.items()]
-    return f"{', '.join(changes)} changed" if changes else ""
 
 
 def elapsed(snapshot: Snapshot) -> str:
@@ -124,11 +56,13 @@ def verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> 
 def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
     """Return the leading lane, or the time until the first verdict."""
     verdict, lanes, room = analysis.verdict, analysis.snapshot.lanes, width - _LEAD_CELLS
-    if waits := "" if view.stopping else awaited(analysis):
-        return styled_lines(waits, width - 1, most, lead="   ")
+    experiment, curve = analysis.snapshot.experiment, analysis.curve
+    if curve is not None and experiment is not None and not experiment.over and not view.stopping:
+        return styled_lines(f"crossover: {curve.text}", width - 1, most, lead="   ")
     text = verdict.answer
-    if verdict.short and (len(lanes) > 1 or len(wrap(text, room, most + 1)) > most):
-        text = verdict.short
+    waits = verdict.ratio is None and len(lanes) > 1
+    if verdict.short and not (waits and view.stopping):
+        text = verdict.short if len(lanes) > 1 or len(wrap(text, room, most + 1)) > most else text
     leads = next((index for index, lane in enumerate(lanes) if lane.spec.id == verdict.winner_id), None)
     style = STRONG if verdict.winner_id or shows(analysis.snapshot, view) else TEXT
     rows = styled_lines(text, width - 1, most, style, "   ")
