@@ -13,7 +13,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.causes import Cause, causes_of
 from tfmon.analysis.crossover_curve import Curve, curve_of
 from tfmon.analysis.finish import loss_warnings, time_to_finish
-from tfmon.analysis.intervals import FEW, UNTRIMMED, Center, Looks, trimmed_in_time
+from tfmon.analysis.intervals import AT_ANY_TIME, FEW, UNTRIMMED, Center, Looks, trimmed_in_time
 from tfmon.analysis.result import ChangeResult
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.statistics import Throughput
@@ -29,7 +29,6 @@ from tfmon.model.windows import WindowSums, concurrent_slices
 
 LARGE = 2.0
 """From this factor on, two slices suffice for an effect."""
-LOOKS = Looks(ALWAYS_VALID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +251,7 @@ def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) ->
         if later.settings.get(change.knob) != change.after:
             centers = centers[0], None
         effect = _effect(*centers, snapshot.race, same_process=lane.process.number == later.process.number)
-        enough = centers[0] is not None and math.exp(2 * centers[0].reach(LOOKS)) < TOO_WIDE
+        enough = centers[0] is not None and math.exp(2 * centers[0].reach(AT_ANY_TIME)) < TOO_WIDE
         early = enough and then.period is None
         yield change_row(at_s, change.text, lane.spec.id, centers, effect, early=early)
     if series is not None and series.policy == CROSSOVER:
@@ -266,21 +265,21 @@ def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) ->
 def _effect(first: Center | None, second: Center | None, race: Race, *, same_process: bool) -> Estimate | None:
     if first is None or second is None:
         return None
-    value, reach = second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    value, reach = second.value - first.value, math.hypot(first.reach(AT_ANY_TIME), second.reach(AT_ANY_TIME))
     if abs(value) >= math.log(LARGE) and min(first.count, second.count) < UNTRIMMED:
         reach = _reach_of_few(first, second)
     if not math.isfinite(reach):
         return None
     if not same_process:
-        reach = math.hypot(reach, statistics.between_processes((), (), race.between).reach(LOOKS))
-    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), second.count, LOOKS.kind)
+        reach = math.hypot(reach, statistics.between_processes((), (), race.between).reach(AT_ANY_TIME))
+    return Estimate(math.exp(value), math.exp(value - reach), math.exp(value + reach), second.count, ALWAYS_VALID)
 
 
 def _reach_of_few(first: Center, second: Center) -> float:
     scatters = [speed.error**2 * speed.count for speed in (first, second)]
     degrees = first.degrees + second.degrees
     common = (scatters[0] * first.degrees + scatters[1] * second.degrees) / degrees
-    errors = LOOKS.errors(max(FEW, min(first.count, second.count)), degrees)
+    errors = AT_ANY_TIME.errors(max(FEW, min(first.count, second.count)), degrees)
     return errors * math.sqrt(max(common, *scatters) * (1 / first.count + 1 / second.count))
 
 

@@ -145,7 +145,12 @@ def find_bottleneck(snapshot: Snapshot, lane: LaneState, *, everything: bool = F
         counts = "computing; a profile separates it" if lane.spec.kind == "gpu" else "starting the step"
         also.append(f"all-reduce of the gradients counts as {counts}")
     small = lane.over and bool(whole.ns) and of_time.share(kinds[0]) < FURTHER_PCT
-    wanted = () if small and not everything else (*kinds, *(_further(of_time) if everything else ()))
+    wanted = [] if small and not everything else [*kinds]
+    if everything:
+        hidden: list[BottleneckKind] = ["step"] if isinstance(of_time.device_pct, Missing) else []
+        parts: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute", *hidden]
+        large = [part for part in parts if of_time.share(part) >= FURTHER_PCT]
+        wanted += sorted(large, key=of_time.share, reverse=True)
     causes = causes_of(lane, wanted, snapshot.race.knobs)
     causes = tuple(cause for cause in causes if cause.id not in snapshot.race.ignored_causes)
     kind: BottleneckKind = kinds[0] if len(kinds) == 1 else "mixed"
@@ -172,12 +177,6 @@ def loss_text(lane: LaneState, bottleneck: Bottleneck | None) -> str:
         text = bottleneck.line if kind in kinds else f"{_PHRASES[kind]} takes {parts[kind]:.0f} % of {whole.name}"
         losses += [(parts[kind], text)] if parts[kind] >= LARGE_PART_PCT else []
     return max((loss for loss in losses if loss[0] >= LARGE_CAUSE_PCT), default=(0.0, ""))[1]
-
-
-def _further(shares: Shares) -> list[BottleneckKind]:
-    kinds: list[BottleneckKind] = ["input", "transfer", "dispatch", "compute"]
-    kinds += ["step"] if isinstance(shares.device_pct, Missing) else []
-    return sorted((kind for kind in kinds if shares.share(kind) >= FURTHER_PCT), key=shares.share, reverse=True)
 
 
 def activity_text(use: GpuUse, *, all_the_time: bool = False) -> str:

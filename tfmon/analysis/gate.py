@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal, TypeAlias
@@ -12,7 +11,7 @@ from typing import Literal, TypeAlias
 from tfmon import units
 from tfmon.analysis.compare import LEAST_RACES, Change, Comparison, LanePair, change_of
 from tfmon.analysis.intervals import Looks, shift
-from tfmon.analysis.result import LaneResult, RaceResult
+from tfmon.analysis.result import LaneResult
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
 from tfmon.model.readings import FIXED, IntervalKind
 
@@ -117,14 +116,12 @@ def judge(
     if watched == SLOWER:
         looks = Looks(kind, choices=len(lanes))
         return Gate(watched, limit, tuple(_judge_speed(pairs, len(races), limit, looks) for pairs in lanes))
-    parts = [(pairs, name) for pairs in lanes for name in _memories(pairs)]
+    parts = []
+    for pairs in lanes:
+        on_gpu = any(lane.gpu_memory_peak_bytes for _, pair in pairs for lane in (pair.first, pair.second))
+        parts += [(pairs, "memory"), *([(pairs, GPU_MEMORY)] if on_gpu else [])]
     looks = Looks(choices=max(1, len(parts)))
     return Gate(watched, limit, tuple(_judge_memory(*part, len(races), limit, looks) for part in parts))
-
-
-def _memories(pairs: Sequence[Pair]) -> list[str]:
-    lanes = [lane for _, pair in pairs for lane in (pair.first, pair.second)]
-    return ["memory", *([GPU_MEMORY] if any(lane.gpu_memory_peak_bytes for lane in lanes) else [])]
 
 
 def _judge_memory(pairs: Sequence[Pair], memory: str, count: int, limit: float, looks: Looks) -> LaneGate:
@@ -223,23 +220,21 @@ def _increase(first: Sequence[float | None], second: Sequence[float | None]) -> 
 
 
 def _obstacle(pairs: Sequence[Pair], count: int, *, contended: bool) -> str:
-    missing = [] if len(pairs) == count else ["not every race has it"]
-    reasons = [_obstacles(race.first, race.second, pair, contended) for race, pair in pairs]
-    return "; ".join(dict.fromkeys(itertools.chain(missing, *reasons)))
-
-
-def _obstacles(first: RaceResult, second: RaceResult, pair: LanePair, contended: bool) -> Iterator[str]:
-    machines = first.machine_of(pair.first), second.machine_of(pair.second)
-    for name in ("hostname", "cpu_name", "cores", "usable_cores"):
-        before, now = (getattr(machine, name) for machine in machines)
-        if before != now:
-            yield f"another machine: {name} was {before or 'unknown'}, now {now or 'unknown'}"
-    if pair.first.place != pair.second.place:
-        yield f"another device: it was {pair.first.place}, now {pair.second.place}"
-    elif (before := pair.first.device_name) != (now := pair.second.device_name):
-        yield f"another processor: it was {before or 'unknown'}, now {now or 'unknown'}"
-    for name, race, lane in (("baseline", first, pair.first), ("run", second, pair.second)):
-        if contended and race.contended:
-            yield f"the {name} raced its lanes concurrently: its figures are contended"
-        if lane.error:
-            yield f"it failed in the {name}: {lane.error}"
+    reasons = [] if len(pairs) == count else ["not every race has it"]
+    for races, pair in pairs:
+        sides = (("baseline", races.first, pair.first), ("run", races.second, pair.second))
+        machines = [race.machine_of(lane) for _, race, lane in sides]
+        for name in ("hostname", "cpu_name", "cores", "usable_cores"):
+            before, now = (getattr(machine, name) for machine in machines)
+            if before != now:
+                reasons.append(f"another machine: {name} was {before or 'unknown'}, now {now or 'unknown'}")
+        if pair.first.place != pair.second.place:
+            reasons.append(f"another device: it was {pair.first.place}, now {pair.second.place}")
+        elif (before := pair.first.device_name) != (now := pair.second.device_name):
+            reasons.append(f"another processor: it was {before or 'unknown'}, now {now or 'unknown'}")
+        for name, race, lane in sides:
+            if contended and race.contended:
+                reasons.append(f"the {name} raced its lanes concurrently: its figures are contended")
+            if lane.error:
+                reasons.append(f"it failed in the {name}: {lane.error}")
+    return "; ".join(dict.fromkeys(reasons))

@@ -140,7 +140,7 @@ FEWEST, UNTRIMMED = 2, 8
 STRETCHES = 5
 """Number of batch means, for slow changes."""
 WIDEST = math.log(1_000)
-AT_THE_END = Looks()
+AT_THE_END, AT_ANY_TIME = Looks(), Looks(ALWAYS_VALID)
 
 
 @dataclass(frozen=True, slots=True)

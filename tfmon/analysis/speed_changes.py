@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from tfmon import units
-from tfmon.analysis.intervals import Looks, trimmed_in_time
+from tfmon.analysis.intervals import AT_ANY_TIME, trimmed_in_time
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.speed import Level, StepBlock
@@ -20,7 +20,6 @@ MOST_OF = 0.5
 CORES, CLOCK = 0.25, 0.93
 """Minimum cores of others, and maximum share of a GPU's clock."""
 LEAST_RATIO = 1.04
-LOOKS = Looks(ALWAYS_VALID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def _difference(earlier: Level, later: Level, which: int) -> tuple[float, float]
     logs = [[block.logs[which] for block in level.blocks] for level in (earlier, later)]
     first, second = (trimmed_in_time(log, few=True) for log in logs)
     assert first is not None and second is not None, "a level has LEAST_SIDE blocks"
-    return second.value - first.value, math.hypot(first.reach(LOOKS), second.reach(LOOKS))
+    return second.value - first.value, math.hypot(first.reach(AT_ANY_TIME), second.reach(AT_ANY_TIME))
 
 
 def _per_step_ns(blocks: Sequence[StepBlock], name: str = "span_ns") -> float:

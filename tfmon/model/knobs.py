@@ -100,7 +100,10 @@ class Knob:
         if isinstance(value, str):
             return value
         top = min((limit for limit in (self.high, high) if limit is not None), default=None)
-        moved = _power_of_two_beyond(value, direction)
+        below = math.ceil(value) - 1
+        moved = 1 << below.bit_length() - 1 if below > 0 else 0
+        if direction > 0:
+            moved = 1 << max(0, int(value)).bit_length()
         if self.low is not None and moved < self.low:
             return value
         if top is not None and moved > top:
@@ -281,13 +284,6 @@ def _number(text: str) -> float | None:
         with contextlib.suppress(ValueError):
             return kind(text)
     return None
-
-
-def _power_of_two_beyond(value: float, direction: int) -> int:
-    if direction > 0:
-        return 1 << max(0, int(value)).bit_length()
-    below = math.ceil(value) - 1
-    return 1 << below.bit_length() - 1 if below > 0 else 0
 
 
 def _either(names: Sequence[str]) -> str:

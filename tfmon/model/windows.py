@@ -326,7 +326,7 @@ class Measurements(StatePart):
             self.discarded_ns = add(self.discarded_ns, {main_reason: window.span_ns})
         else:
             self.steady = self.steady.added(window)
-            self.slices = _with_window(self.slices, window)
+            self._add_to_slice(window)
         if self.until_ns is not None and process == self.process:
             self.unaccounted_ns += abs(event.since_ns - self.until_ns)
         self.discarded_ns = add(self.discarded_ns, event.left_out_ns)
@@ -335,6 +335,13 @@ class Measurements(StatePart):
         self.process = process
         self.until_ns = window.at_ns
         self.recent, self.old = _aged((*self.recent, window), self.old)
+
+    def _add_to_slice(self, window: LaneWindow) -> None:
+        if window.round is not None:
+            goes_on = bool(self.slices) and self.slices[-1].round == window.round
+            part = self.slices[-1] if goes_on else SliceSpeed(window.round, 0, 0, 0, window.process)
+            before = self.slices[:-1] if goes_on else self.slices[1 - MOST_SLICES :]
+            self.slices = (*before, part.added(window))
 
     def sample(self, at_ns: int, **readings: Reading) -> None:
         """Add a sample, for the charts."""
@@ -371,7 +378,8 @@ class Measurements(StatePart):
             return True
         for window in hit:
             self.steady = self.steady.added(window, -1)
-            self.slices = _without_window(self.slices, window)
+            left = (part.added(window, -1) if part.round == window.round else part for part in self.slices)
+            self.slices = tuple(part for part in left if part.span_ns > 0)
         marked = (replace(window, marks=(reason,)) if is_hit(window) else window for window in tail)
         self.recent = (*self.recent[:first], *marked)
         self.discarded = add(self.discarded, {reason: sum(window.windows for window in hit)})
@@ -412,17 +420,3 @@ def concurrent_slices(lanes: Sequence[Measurements]) -> tuple[int, list[tuple[Sl
     sums = [lane.stretches(length_ns) for lane in lanes]
     common = sorted(set.intersection(*map(set, sums))) if sums else []
     return length_ns, [tuple(sum_[number] for number in common) for sum_ in sums]
-
-
-def _with_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
-    if window.round is None:
-        return slices
-    if slices and slices[-1].round == window.round:
-        return (*slices[:-1], slices[-1].added(window))
-    speed = SliceSpeed(window.round, window.at_ns, window.examples, window.span_ns, window.process)
-    return (*slices[-(MOST_SLICES - 1) :], speed)
-
-
-def _without_window(slices: tuple[SliceSpeed, ...], window: LaneWindow) -> tuple[SliceSpeed, ...]:
-    left = (part.added(window, -1) if part.round == window.round else part for part in slices)
-    return tuple(part for part in left if part.span_ns > 0)

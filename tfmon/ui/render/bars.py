@@ -15,7 +15,7 @@ from tfmon.model.knobs import short_name
 from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.ports import ReplayState
-from tfmon.model.race import TURNS, RecordingState
+from tfmon.model.race import MODE_MARKS, TURNS
 from tfmon.model.readings import known
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, TABS, key_of, tab_action
@@ -25,8 +25,6 @@ from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit, meter, 
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, link, strong
 from tfmon.ui.render.verdict_rows import elapsed
 from tfmon.ui.source import Display, focused_index, running_line, shared_value, shows, targets
-
-_MODES = {"concurrent": "both at once", "turns": "taking turns"}
 
 
 def header_row(analysis: Analysis, width: int) -> Row:
@@ -85,7 +83,7 @@ def _mode(snapshot: Snapshot) -> str:
         return ""
     if mode == TURNS and machines > 1:
         return "in rounds" if machines == count else "turns on each machine"
-    return "all at once" if mode == "concurrent" and count > 2 else _MODES.get(mode, mode)
+    return MODE_MARKS[TURNS] if mode == TURNS else "both at once" if count == 2 else "all at once"
 
 
 COST_SAMPLES = 10
@@ -113,8 +111,11 @@ def status_row(snapshot: Snapshot, view: Display, per_page: int, width: int) -> 
 def _status(snapshot: Snapshot, view: Display) -> Row:
     if message := message_of(view, snapshot):
         return ((f"   {message}", strong(WARN)),)
-    if snapshot.recording is not None and snapshot.recording.reason:
-        return ((f"   {_not_recorded(snapshot, snapshot.recording)}", strong(WARN)),)
+    recording, began_ns = snapshot.recording, snapshot.race.started_ns
+    if recording is not None and recording.reason:
+        since_ns = 0 if began_ns is None or recording.stopped_ns is None else recording.stopped_ns - began_ns
+        stopped = f"recording stopped at {units.clock(since_ns / 1e9)}" if recording.path else "not recorded"
+        return ((f"   {stopped}: {recording.reason}", strong(WARN)),)
     focused = next((lane.title for lane in snapshot.lanes if lane.spec.name == view.focused), "")
     if focused:
         all_lanes = (key_of("focus.all", view.keys), STRONG), (" all lanes", DIM)
@@ -125,14 +126,6 @@ def _status(snapshot: Snapshot, view: Display) -> Row:
         return (("   read only: keys change nothing", DIM),)
     one_lane = (key_of("focus.next", view.keys), STRONG), (" picks one", DIM)
     return (("   keys act on all lanes · ", DIM), *one_lane) if len(snapshot.lanes) > 1 else ()
-
-
-def _not_recorded(snapshot: Snapshot, recording: RecordingState) -> str:
-    if not recording.path:
-        return f"not recorded: {recording.reason}"
-    began_ns = snapshot.race.started_ns
-    since_s = 0.0 if began_ns is None or recording.stopped_ns is None else (recording.stopped_ns - began_ns) / 1e9
-    return f"recording stopped at {units.clock(max(0.0, since_s))}: {recording.reason}"
 
 
 def message_of(view: Display, snapshot: Snapshot) -> str:

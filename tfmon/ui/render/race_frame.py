@@ -160,7 +160,11 @@ def draw(
     timeline = [timeline_row(replay, width)] if replay is not None else []
     below = _filled([*status, *timeline, message_row if message and not has_status else keys], width)
     if not lanes:
-        rows = lane_table(analysis, view, width, room) if count else _no_lanes(view, width, room)
+        rows = lane_table(analysis, view, width, room)
+        if not count:
+            reason = styled_lines(view.no_race, width - 3, room - 3, strong(TROUBLE), "   ")
+            text = "   another scenario may work; see the keys below"
+            rows = [BLANK, *reason, ((text if reason else "   examining the machine and its devices…", TEXT),)]
         above += _filled(rows, width, room)
         return RaceFrame(above, below, view.scales, {}, per_page=per_page, verdict=len(verdict))
     sizes = [*itertools.product(_divided(room, -(-len(lanes) // columns)), _divided(width, columns))]
@@ -203,13 +207,6 @@ def _arranged(analysis: Analysis, view: Display, width: int, height: int) -> tup
     first = (focused or 0) // per_page * per_page
     lanes = range(first, min(count, first + per_page))
     return lanes, min(columns, len(lanes)), per_page
-
-
-def _no_lanes(view: Display, width: int, height: int) -> list[Row]:
-    if not view.no_race:
-        return [BLANK, (("   examining the machine and its devices…", TEXT),)]
-    reason = styled_lines(view.no_race, width - 3, height - 3, strong(TROUBLE), "   ")
-    return [BLANK, *reason, (("   another scenario may work; see the keys below", TEXT),)]
 
 
 def one_line(analysis: Analysis) -> Row:
