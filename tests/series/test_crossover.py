@@ -31,8 +31,9 @@ def test_a_known_crossing_is_found_in_turns_and_the_lanes_get_their_settings_and
     assert ended(bench)
     snapshot = group.session.snapshot()
     (crossing,) = curve_of(snapshot, snapshot.experiment).crossings
-    assert 16 <= crossing.low <= crossing.about <= crossing.high <= 32
-    assert (crossing.ahead, crossing.behind) == ("gpu:0", "cpu")
+    low, high = crossing.between
+    assert 16 <= low <= crossing.about <= high <= 32
+    assert (crossing.ahead_above, crossing.ahead_below) == ("gpu:0", "cpu")
     assert (snapshot.race.mode, state(group).over, state(group).ended) == (CONCURRENT, True, "")
     refused = [(one.settings, one.refused) for one in state(group).attempts if one.refused]
     assert refused == [({"batch_size": 13}, "13 brings bad luck")]

@@ -55,12 +55,11 @@ class Crossing:
     """A change of the lead."""
 
     about: float
-    low: float
-    high: float
-    """`low` to `high` is the interval of the crossing."""
-    ahead: str
+    between: tuple[float, float]
+    """The interval of the crossing."""
+    ahead_above: str
     """The faster lane above the crossing."""
-    behind: str
+    ahead_below: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +224,7 @@ def _crossings(points: Sequence[CurvePoint], first: str, second: str) -> tuple[C
     return tuple(result)
 
 
-def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
+def _where(stretch: Sequence[CurvePoint]) -> tuple[float, tuple[float, float]]:
     """Return where the ratio passes 1, and the ends of the interval."""
     logs = [math.log2(float(point.value)) for point in stretch]
     rises = _lead(stretch[-1])
@@ -237,7 +236,7 @@ def _where(stretch: Sequence[CurvePoint]) -> tuple[float, float, float]:
         share = 1.0 if above == below else max(0.0, min(1.0, -below / (above - below)))
         passes.append(2 ** (logs[at - 1] + (logs[at] - logs[at - 1]) * share))
     low, about, high = sorted(passes)
-    return about, low, high
+    return about, (low, high)
 
 
 def _answer(
@@ -254,8 +253,8 @@ def _answer(
     if crossings:
         what = state.knob.replace("_", " ")
         answer = "; then ".join(
-            f"{crossing.ahead} overtakes {crossing.behind} at a {what} of about {_rounded(crossing.about)} "
-            f"(between {_rounded(crossing.low)} and {_rounded(crossing.high)})"
+            f"{crossing.ahead_above} overtakes {crossing.ahead_below} at a {what} of about "
+            f"{_rounded(crossing.about)} (between {' and '.join(map(_rounded, crossing.between))})"
             for crossing in crossings
         )
     elif not sure:

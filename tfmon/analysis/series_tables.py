@@ -41,6 +41,7 @@ from tfmon.analysis.tuning_trials import (
     outcome_text,
 )
 from tfmon.analysis.verdict_notes import Scaling, scaling
+from tfmon.model import codec
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate
@@ -362,15 +363,7 @@ def crossover_json(analysis: Analysis) -> dict[str, Any] | None:
             }
             for point in curve.points
         ],
-        "crossings": [
-            {
-                "about": crossing.about,
-                "between": [crossing.low, crossing.high],
-                "ahead_above": crossing.ahead,
-                "ahead_below": crossing.behind,
-            }
-            for crossing in curve.crossings
-        ],
+        "crossings": codec.to_json(curve.crossings),
         "text": curve.text,
         "no_gpu": analysis.snapshot.machine.no_gpu or None,
         "interrupted": curve.state.ended or None,
@@ -427,5 +420,4 @@ def ratio_json(name: str, estimate: Estimate | None) -> dict[str, Any]:
 
 
 def _lane_json(lane: LaneState) -> dict[str, Any]:
-    spec = lane.spec
-    return {"id": spec.id, "name": spec.name, "host": spec.host, "device": spec.device}
+    return {name: getattr(lane.spec, name) for name in ("id", "name", "host", "device")}

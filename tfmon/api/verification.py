@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import time
 from collections.abc import Sequence
@@ -40,9 +41,13 @@ def verify_claims(
         python: The interpreter that trains.
         seconds: The length of each race. `None`: 10 minutes for all.
     """
-    run = _ClaimsProgram([(info, claim) for info in infos for claim in info.claims], python, seconds)
+    claims = [(info, claim) for info in infos for claim in info.claims]
+    raced = [(info, claim) for info, claim in claims if _unraced(info, claim) is None]
+    run = _ClaimsProgram(raced, python, seconds)
     interrupted = run_until_over(run)
-    return run.results, interrupted
+    measured = iter(run.results)
+    results = (_unraced(info, claim) or next(measured, None) for info, claim in claims)
+    return [result for result in itertools.takewhile(bool, results) if result is not None], interrupted
 
 
 class _ClaimsProgram(Program):
@@ -61,15 +66,14 @@ class _ClaimsProgram(Program):
         """Begin the race of the next claim, if any."""
         while len(self.results) < len(self._claims):
             info, claim = self._claims[len(self.results)]
-            result = _unraced(info, claim)
             try:
-                if result is None:
-                    super().begin(self._planned(info, claim))
-                    self._measures = True
-                    return
+                super().begin(self._planned(info, claim))
             except TfmonError as error:
                 result = ClaimResult(info.name, claim, "not testable here", reason=error.message)
-            self.results.append(result)
+                self.results.append(result)
+            else:
+                self._measures = True
+                return
 
     def join(self, timeout_s: float) -> bool:
         """Wait; return whether every claim has a result."""
@@ -85,22 +89,22 @@ class _ClaimsProgram(Program):
 
     def line(self) -> str:
         """Return the claim and the remaining time."""
-        info, claim = self._claims[min(len(self.results), len(self._claims) - 1)]
-        left = self._left()
-        left_s = left * (self._start_s + self._length_s)
-        raced = sum(_unraced(*claim) is None for claim in self._claims)
-        return f"{raced - left + 1} of {raced}  {info.name}: {claim.id}   about {units.clock(left_s)} left"
+        number = min(len(self.results) + 1, len(self._claims))
+        info, claim = self._claims[number - 1]
+        left = units.clock(self._left * (self._start_s + self._length_s))
+        return f"{number} of {len(self._claims)}  {info.name}: {claim.id}   about {left} left"
 
     def _planned(self, info: ScenarioInfo, claim: Claim) -> RacePlan:
         self._began_s = time.monotonic()
         left_s = ALL_S - (self._began_s - self._since_s)
-        self._length_s = self._seconds or claim.seconds or length_of(left_s, self._left(), self._start_s)
+        self._length_s = self._seconds or claim.seconds or length_of(left_s, self._left, self._start_s)
         fresh = self._length_s >= FRESH_FROM_S
         lanes = (claim.first, claim.second)
         return self.plan(info, replace(self._options, lanes=lanes, seconds=self._length_s, fresh=fresh))
 
+    @property
     def _left(self) -> int:
-        return sum(_unraced(*claim) is None for claim in self._claims[len(self.results) :])
+        return len(self._claims) - len(self.results)
 
     @property
     def _start_s(self) -> float:

@@ -279,6 +279,12 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
     }
 
 
+FIGURES = (
+    "examples_per_s", "baseline_examples_per_s", "step_ms", "memory_bytes", "bottleneck", "bottleneck_text",
+    "place",
+)  # fmt: skip
+
+
 def _combination_json(row: SweepRow) -> dict[str, Any]:
     known, figures = row.attempt, row.figures
     return {
@@ -289,13 +295,7 @@ def _combination_json(row: SweepRow) -> dict[str, Any]:
         "pairs": len(known.pairs),
         "visits": known.visits,
         "measured_s": known.measured_s,
-        "examples_per_s": figures.examples_per_s,
-        "baseline_examples_per_s": figures.baseline_examples_per_s,
-        "step_ms": figures.step_ms,
-        "memory_bytes": figures.memory_bytes,
-        "bottleneck": figures.bottleneck or None,
-        "bottleneck_text": figures.bottleneck_text or None,
-        "place": figures.place or None,
+        **{name: getattr(figures, name) or None for name in FIGURES},
         "state": row.state,
         "learns_differently_by": list(row.learns),
         "deaths": list(known.deaths),
