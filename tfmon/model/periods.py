@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
@@ -13,9 +13,6 @@ from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.race import Race, interleaved
 from tfmon.model.series import SeriesState
-
-if TYPE_CHECKING:
-    from tfmon.model.session import Snapshot
 
 MOST_PERIODS = 100
 CAUSES = (SeriesAdvanced, ModeChanged, KnobApplied, LaneStarted, LaneFailed, LaneEnded, StepDescribed)
@@ -56,9 +53,16 @@ class Period:
 Periods: TypeAlias = tuple[Period, ...]
 
 
-def after_event(before: Snapshot, event: Event, later: Lanes, experiment: SeriesState | None) -> Periods:
+def after_event(
+    periods: Periods,
+    event: Event,
+    race: Race,
+    lanes: Lanes,
+    later: Lanes,
+    running: SeriesState | None,
+    experiment: SeriesState | None,
+) -> Periods:
     """Return the periods after an event of `CAUSES`, which led to `later` and `experiment`."""
-    periods, race, lanes, running = before.periods, before.race, before.lanes, before.experiment
     sliced = interleaved(race.mode, "", len(lanes))
     trying = running is not None and not running.over
 

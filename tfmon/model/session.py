@@ -260,7 +260,9 @@ class Session:
             self._copied[index] = None
             self._change_lane(self._lanes[index], event)
         if before is not None:
-            self._periods = after_event(before, event, self._lanes, self._experiment)
+            self._periods = after_event(
+                self._periods, event, before.race, before.lanes, self._lanes, before.experiment, self._experiment
+            )
         changed = index is not None and self._lanes[index].settings != settings[index]
         if changed or any(lane.differs is None for lane in self._lanes):
             set_names(self._lanes, self._race)
