@@ -24,10 +24,9 @@ from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.probes.base import Gpu
-from tfmon.probes.find_gpus import GpuSearch
+from tfmon.probes.find_gpus import GpuSearch, GpuVisibility
 from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Interpreter
-from tfmon.probes.obstacles import GpuVisibility
 
 INFO = ScenarioInfo("net", Path("/scenarios/net.py"), "file", "A net", "", (), ("", ""), 1_000)
 FOUND = GpuSearch((Gpu(0, "GPU-b", "B200", 0),), driver="550")

@@ -15,15 +15,13 @@ from support.waiting import PATIENCE_S
 
 from tfmon.doctor.checks import Finding
 from tfmon.doctor.diagnosis import CHECKS
-from tfmon.doctor.facts import Facts
-from tfmon.doctor.gather_facts import gather_facts
+from tfmon.doctor.facts import Facts, HostFacts, gather_facts
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import NOT_READ, HostSample
 from tfmon.probes.base import Gpu, absent_gpu
 from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
 from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
-from tfmon.probes.surroundings import HostFacts
 
 REQUIRES = (
     "keras>=3.12.0",

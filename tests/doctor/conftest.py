@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S
 
-from tfmon.doctor import gather_facts
+from tfmon.doctor import facts
 
 from .bench import Bench
 
@@ -25,11 +25,9 @@ def bench(tmp_path, monkeypatch) -> Bench:
     """Return an environment and a machine for a test to change: no GPU, TensorFlow 2.21 with all it needs."""
     if sys.platform != "linux":
         pytest.skip("the faked machine is one with Linux")
-    monkeypatch.setattr(gather_facts, "WATCH_S", 0.0)
+    monkeypatch.setattr(facts, "WATCH_S", 0.0)
     bench = Bench(tmp_path)
-    monkeypatch.setattr(gather_facts, "describe_interpreter", bench.describe)
-    monkeypatch.setattr(gather_facts, "open_libraries", bench.open)
-    monkeypatch.setattr(
-        gather_facts, "read_visibility", functools.partial(gather_facts.read_visibility, timeout_s=PATIENCE_S)
-    )
+    monkeypatch.setattr(facts, "describe_interpreter", bench.describe)
+    monkeypatch.setattr(facts, "open_libraries", bench.open)
+    monkeypatch.setattr(facts, "read_visibility", functools.partial(facts.read_visibility, timeout_s=PATIENCE_S))
     return bench

@@ -17,9 +17,8 @@ from support.waiting import PATIENCE_S
 from tfmon.cli.machines import doctor as command
 from tfmon.doctor.checks import BROKEN, WARNING
 from tfmon.doctor.diagnosis import CHECKS, Diagnosis
-from tfmon.doctor.gather_facts import gather_facts
+from tfmon.doctor.facts import Platform, gather_facts
 from tfmon.probes.interpreter import Import, import_tensorflow
-from tfmon.probes.surroundings import Platform
 from tfmon.reports.findings import to_text
 
 from .bench import H200, QUIET, load, with_gpu
@@ -57,7 +56,7 @@ def test_with_the_real_import(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
     patient = functools.partial(import_tensorflow, timeout_s=5 * PATIENCE_S)
-    monkeypatch.setattr("tfmon.doctor.gather_facts.import_tensorflow", patient)
+    monkeypatch.setattr("tfmon.doctor.facts.import_tensorflow", patient)
     done = CliRunner().invoke(command, ["--json"])
     assert done.exit_code == 2, done.stdout
     answer = json.loads(done.stdout)

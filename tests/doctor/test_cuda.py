@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
-from tfmon.probes.surroundings import Platform
+from tfmon.doctor.facts import Platform
 
 from .bench import build_library, find, with_gpu
 

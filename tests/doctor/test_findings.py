@@ -7,12 +7,11 @@ import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.diagnosis import Diagnosis
-from tfmon.doctor.facts import Facts
+from tfmon.doctor.facts import Facts, HostFacts, Platform
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY, View
 from tfmon.probes.base import absent_gpu
 from tfmon.probes.interpreter import Import
 from tfmon.probes.nvidia.explain import explain
-from tfmon.probes.surroundings import HostFacts, Platform
 
 from .bench import H200, QUIET, Bench, find, load, sample_of, with_gpu
 

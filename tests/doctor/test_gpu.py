@@ -6,11 +6,11 @@ import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.diagnosis import Diagnosis
+from tfmon.doctor.facts import Platform
 from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DriverFiles
+from tfmon.probes.find_gpus import GpuVisibility
 from tfmon.probes.interpreter import Wheel
-from tfmon.probes.obstacles import GpuVisibility
-from tfmon.probes.surroundings import Platform
 
 from .bench import H200, find, with_gpu
 

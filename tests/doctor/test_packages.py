@@ -7,9 +7,8 @@ import pytest
 
 from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.diagnosis import CHECKS
-from tfmon.doctor.facts import Facts
+from tfmon.doctor.facts import Facts, Platform
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
-from tfmon.probes.surroundings import Platform
 
 from .bench import BARE, find
 

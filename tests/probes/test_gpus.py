@@ -14,9 +14,8 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.find_gpus import GpuSearch, find_gpus, read_visibility, with_devices
+from tfmon.probes.find_gpus import GpuSearch, find_gpus, read_visibility, visible_positions, with_devices
 from tfmon.probes.interpreter import Wheel, find_wheel, read_wheel
-from tfmon.probes.obstacles import visible_positions
 
 pytestmark = pytest.mark.process
 

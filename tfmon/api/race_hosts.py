@@ -10,7 +10,7 @@ from pathlib import Path
 from tfmon.api.settings import find_host
 from tfmon.catalog import ScenarioInfo
 from tfmon.doctor.diagnosis import Diagnosis
-from tfmon.doctor.gather_facts import gather_facts
+from tfmon.doctor.facts import gather_facts
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions

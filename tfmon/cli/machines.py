@@ -37,7 +37,7 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
       tfmon doctor --host me@gpu2
     """
     from tfmon.doctor.diagnosis import Diagnosis
-    from tfmon.doctor.gather_facts import gather_facts
+    from tfmon.doctor.facts import gather_facts
     from tfmon.lanes.remote.connection import examine
     from tfmon.reports.findings import to_json, to_text
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tfmon.doctor import fairness, imported, nvidia, packages
 from tfmon.doctor.checks import BROKEN, FAIRNESS, GPU, TENSORFLOW, WARNING, Check, Finding
 from tfmon.doctor.facts import Facts
-from tfmon.probes.obstacles import Obstacle
+from tfmon.probes.find_gpus import Obstacle
 
 EXIT_FINE, EXIT_WARNINGS, EXIT_NO_GPU, EXIT_NO_TENSORFLOW = 0, 1, 2, 3
 CHECKS: tuple[Check, ...] = (*packages.CHECKS, *nvidia.CHECKS, *imported.CHECKS, *fairness.CHECKS)

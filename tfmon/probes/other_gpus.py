@@ -17,7 +17,6 @@ from tfmon.model.gpu_samples import GpuFault, GpuLoad, GpuProcesses, GpuSample
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import Gpu, GpuProbe, absent_gpu
 from tfmon.probes.machine import memory_bytes
-from tfmon.probes.obstacles import is_number
 from tfmon.system.limits import read_text
 from tfmon.system.programs import run_program
 
@@ -125,7 +124,7 @@ def list_amd_gpus(root: Path = Path("/")) -> list[tuple[Gpu, Path]]:
 
     Source: kfd/topology/nodes, which lists processors, too.
     """
-    nodes = sorted((root / _NODES).glob("[0-9]*"), key=lambda node: int(node.name) if is_number(node.name) else 0)
+    nodes = sorted((root / _NODES).glob("[0-9]*"), key=lambda node: int(node.name) if node.name.isdecimal() else 0)
     result: list[tuple[Gpu, Path]] = []
     for node in nodes:
         listed = re.findall(r"^(\w+) (\d+)$", read_text(node / "properties"), re.MULTILINE)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tfmon.analysis.analysis import Analysis, analyse
 from tfmon.analysis.summarise import summarise
 from tfmon.doctor.diagnosis import Diagnosis
-from tfmon.doctor.gather_facts import gather_facts
+from tfmon.doctor.facts import gather_facts
 from tfmon.errors import TfmonError
 from tfmon.reports import Report
 from tfmon.reports.findings import findings

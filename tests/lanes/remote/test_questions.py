@@ -25,11 +25,10 @@ from tfmon.model.gpu_samples import ClockReason, GpuFault, GpuSample, SlowReadin
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import find_gpus
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.find_gpus import read_visibility
+from tfmon.probes.find_gpus import GpuVisibility, read_visibility
 from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Distribution, Interpreter
 from tfmon.probes.nvidia.nvml import NvmlFailure
-from tfmon.probes.obstacles import GpuVisibility
 
 
 class Host2(Connection):
@@ -82,7 +81,7 @@ def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(host, monkeypatch
         asked.append((python, options["own_pids"], options["samples"]))
         return sent
 
-    monkeypatch.setattr("tfmon.doctor.gather_facts.gather_facts", gather)
+    monkeypatch.setattr("tfmon.doctor.facts.gather_facts", gather)
     samples = (unknown_host(7, NOT_READ),)
     facts = host.ask(questions.doctor, True, "/nowhere", "~/python", own_pids=(3, 4), samples=samples)
     assert facts == replace(sent, environ={"KERAS_BACKEND": "torch"})

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from tfmon.doctor.facts import Facts
+from tfmon.doctor import facts
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain, read
 from tfmon.model.folder_views import View
@@ -23,6 +23,7 @@ from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch, with_devices
 from tfmon.probes.interpreter import read_wheel
 from tfmon.probes.machine import read_machine
+from tfmon.probes.view_support import find_view
 from tfmon.system.view_files import recordings_folder, settle, sweep
 
 
@@ -70,8 +71,6 @@ def paths(
 
 def view(folder: str, copy_bytes: int, kept: bool) -> View:
     """Return the best view of a folder."""
-    from tfmon.probes.view_support import find_view
-
     sweep(recordings_folder())
     return find_view(folder, recordings_folder(), copy_bytes, kept=kept)
 
@@ -82,12 +81,10 @@ def doctor(
     python: str = "",
     own_pids: tuple[int, ...] = (),
     samples: tuple[HostSample, ...] | None = None,
-) -> Facts:
+) -> facts.Facts:
     """Gather the doctor's facts; with `samples`, for a running race."""
-    from tfmon.doctor.gather_facts import gather_facts
-
     examined = os.path.expanduser(python) or sys.executable  # noqa: PTH111 - it may be a bare command
-    return gather_facts(examined, imports=imports, folder=Path(folder), samples=samples, own_pids=own_pids)
+    return facts.gather_facts(examined, imports=imports, folder=Path(folder), samples=samples, own_pids=own_pids)
 
 
 QUESTIONS: dict[str, Callable[..., object]] = {
