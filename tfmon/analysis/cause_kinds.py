@@ -228,13 +228,17 @@ KINDS: Mapping[str, CauseKind] = {
     "iterator_freed": CauseKind(
         title="TensorFlow waits for the tf.data autotuner to wake up when it frees an iterator",
         remedies=(
-            Remedy((FIT, DATASET, NOT + ENDLESS), "have one iterator for all epochs", _ONE_ITERATOR),
             Remedy(
-                (DATASET, NOT + FIT, NOT + ENDLESS),
-                "have one iterator for all epochs",
-                ("for number, batch in enumerate(dataset.repeat(epochs)):  # an epoch has len(dataset) batches",),
+                (DATASET,),
+                "turn the autotuner off; AUTOTUNE then means one thread for each core",
+                (
+                    "options = tf.data.Options()",
+                    "options.autotune.enabled = False",
+                    "dataset = dataset.with_options(options)",
+                ),
             ),
         ),
+        gain=1.0,
     ),
     "steps_small": _Call(
         title="Keras' Python between small steps takes long",
