@@ -25,7 +25,7 @@ from tfmon.model.spec import LaneSpec
 from tfmon.model.windows import LaneWindow, Measurements
 
 
-class Run(run_base.AnyRun):
+class Run(run_base.Run):
     """A run without lanes that is over after some looks; `begin` calls a function of the test."""
 
     def __init__(self, on_begin: Callable[[], object] = lambda: None, looks: int = 1) -> None:

@@ -24,10 +24,9 @@ from tfmon.model.codec import (
     read,
 )
 from tfmon.model.event_base import Event, LaneEvent, kinds
-from tfmon.model.header import Header
+from tfmon.model.header import Closed, Header
 from tfmon.model.lane_events import PROTOCOL, Finished, KnobApplied, SliceEnded, Window
 from tfmon.model.requests import Request, Run, RunSlice
-from tfmon.recordings.header_lines import Closed
 
 MESSAGES = (*kinds(LaneEvent), *get_args(Request))
 

@@ -14,8 +14,8 @@ from tfmon.analysis.result import RaceResult
 from tfmon.analysis.summarise import summarise
 from tfmon.model import codec
 from tfmon.model.event_base import Event, kinds
-from tfmon.model.header import JSON_SCHEMA, SCHEMA, Header
-from tfmon.recordings.header_lines import Closed, Known
+from tfmon.model.header import JSON_SCHEMA, SCHEMA, Closed, Header
+from tfmon.recordings.header_lines import Known
 
 FOLDER = Path(__file__).parent
 

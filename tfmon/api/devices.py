@@ -125,7 +125,7 @@ class Idle:
 
     look: Look = lambda host, gpus: ()
     wait_s: float | None = None
-    tell: Callable[[str], None] = lambda _: None
+    tell: Callable[[str], object] = lambda _: None
     sleep: Callable[[float], object] = time.sleep
     clock_s: Callable[[], float] = time.monotonic
     ranked: dict[str, list[GpuSample]] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from typing import NoReturn
 from tfmon.analysis.analysis import analyse
 from tfmon.api.notify import notices_in_terminal
 from tfmon.api.repeat_command import command_line
-from tfmon.api.run_base import Interruption, closed_terminal, collect_rarely, ended, go_on, say
+from tfmon.api.run_base import Interruption, closed_terminal, collect_rarely, ended, follow, say
 from tfmon.api.settings import ScreenOptions, config_file
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
@@ -73,7 +73,7 @@ def show(viewer: Viewer, screen: ScreenOptions) -> None:
                 raise _screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
             say(f"the screen failed: {described(app.broken)}")
             say("the race goes on without it; Ctrl+C ends it and prints the result")
-            go_on(viewer, lambda: bool(interrupted.signal))
+            follow(viewer, lambda: bool(interrupted.signal))
             viewer.request_end(interrupted.signal)
             _flush_input()
 

@@ -26,7 +26,7 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.planner import need_tensorflow, plan_race
 from tfmon.api.profiling import Profiling
 from tfmon.api.repeat_command import command_line
-from tfmon.api.run_base import LocalRun, connecting, say, tell_changes
+from tfmon.api.run_base import Run, connecting, say, tell_changes
 from tfmon.api.settings import LimitOptions
 from tfmon.api.state import Views
 from tfmon.catalog import ScenarioInfo, find_scenario
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 SAMPLE_EVERY_S = 1.0
 
 
-class Program(LocalRun):
+class Program(Run):
     """A race, which ends with the last lane. Thread: `plan`, `begin` and `close` can block for seconds."""
 
     hint = "the lanes train the same model, to see which is faster; q ends them and leaves, ? lists all keys"
@@ -149,7 +149,7 @@ class Program(LocalRun):
         if self._header is not None:
             return
         specs = tuple(lane.spec for lane in plan.lanes)
-        began = RaceBegan(at_ns=time.monotonic_ns(), race=plan.race, specs=specs, source=digest(plan.scenario))
+        began = RaceBegan(race=plan.race, specs=specs, source=digest(plan.scenario))
         self._header = header_of(began, self.session.snapshot(), plan.python)
         self._watchdog.start(self.lanes.thread_failed)
         if self._hosts is not None:
@@ -281,7 +281,7 @@ class Program(LocalRun):
     def close(self, interrupted: str = "") -> None:
         """End everything, in at most 3 s plus the time of slow disks and commands."""
         if interrupted:
-            self.session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=interrupted))
+            self.session.accept(Interrupted(reason=interrupted))
         self.experiments.stop()
         self._watchdog.close()
         self.lanes.stop()
@@ -380,7 +380,7 @@ class Ending:
     def _finish_when_unhealthy(self, event: Event) -> None:
         if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
-            self._session.accept(Interrupted(at_ns=time.monotonic_ns(), reason=f"ended by --fail-on: {result}"))
+            self._session.accept(Interrupted(reason=f"ended by --fail-on: {result}"))
             self._lanes.finish()
 
     def exit_code(self) -> int:

@@ -234,15 +234,14 @@ def race(arguments: RaceArguments) -> RaceResult:
         return _race(arguments.unwatched(), arguments.info, tell, check=arguments.check)
 
 
-def _race(
-    options: RaceOptions, info: ScenarioInfo, tell: Callable[[str], None] | None, *, check: bool
-) -> RaceResult:
+def _race(options: RaceOptions, info: ScenarioInfo, tell: Tell | None, *, check: bool) -> RaceResult:
     program = Program(options, Purpose(watched=False))
     reason = ENDED
     try:
         plan = program.plan(info)
         if tell is not None and plan.race.views:
             tell("; ".join(describe(plan.race.views)))
+        program.begin()
         follow(program, lambda: False, tell)  # only an exception stops it
         reason = ""
     finally:
@@ -268,6 +267,7 @@ def sweep(arguments: SweepArguments) -> SweepResult:
     with teller(arguments.progress) as tell, alone(arguments.wait, tell):
         program = SweepProgram(arguments)
         try:
+            program.begin()
             follow(program, lambda: False, tell)
         finally:
             program.close(ENDED)

@@ -16,8 +16,8 @@ from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 from tfmon.lanes.remote.start_program import PATIENCE_S, Wire
 from tfmon.lanes.remote.trouble import no_agent, why_ended
 from tfmon.model.codec import clean
+from tfmon.model.ports import RunInfo
 from tfmon.recordings import library, remote_bridge
-from tfmon.recordings.library import RecordedRun
 from tfmon.recordings.remote_bridge import CHUNK_BYTES, Outline
 from tfmon.system.replace_file import replacing
 
@@ -52,7 +52,7 @@ class RemoteRuns:
         self.connection.sendall(os.fsencode(run.path) + b"\n")
         return self.connection
 
-    def recorded(self) -> list[RecordedRun]:
+    def recorded(self) -> list[RunInfo]:
         """Return the recordings, oldest first; raises TfmonError."""
         with self._answer(b"") as rows:
             return library.runs_of(
@@ -60,7 +60,7 @@ class RemoteRuns:
                 for path, size, at_s, first, last, locked, problem in json.loads(self._line(rows))
             )
 
-    def find(self, word: str) -> RecordedRun:
+    def find(self, word: str) -> RunInfo:
         """Return a recording; raises RecordingError."""
         known = self.recorded()
         path = library.choose(
@@ -68,7 +68,7 @@ class RemoteRuns:
         )
         return next(run for run in known if run.file == path)
 
-    def fetch(self, run: RecordedRun) -> Path:
+    def fetch(self, run: RunInfo) -> Path:
         """Return a copy of a recording; raises TfmonError."""
         target = copies() / f"{self.host.name}-{run.file.name}"
         if target.exists() and target.stat().st_size == run.bytes:  # an ended run does not change

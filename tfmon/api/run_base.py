@@ -35,16 +35,17 @@ from tfmon.system.threads import start_thread
 POLL_S = 0.2
 TERMINAL_S = 5
 HANGUP = signal.SIGHUP
+YOUNG_OBJECTS = 10_000
 SIGNALS = (signal.SIGINT, signal.SIGTERM, HANGUP)
 FOLDER_VARIABLE = "TFMON_STATE"
 LOOK_EVERY_S = 0.1
 REPORT_EVERY_S = 1.0
-Tell = Callable[[str], None]
+Tell = Callable[[str], object]
 _IN_THIS_PROCESS = threading.Lock()
 
 
-class AnyRun(ABC):
-    """A race, a series on its lanes, or a sweep."""
+class Run(ABC):
+    """A race, a series on its lanes, or a sweep, here or in another process."""
 
     session: Session
     beside = ""
@@ -52,6 +53,11 @@ class AnyRun(ABC):
     disturbs = True
     alone = False
     """Whether a command continues without its terminal."""
+    hint = ""
+    """Hint for a new user."""
+    tell: Tell | None = None
+    is_series = False
+    """Whether the run ends with a series, even with viewers."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -69,8 +75,29 @@ class AnyRun(ABC):
     def close(self, reason: str = "") -> None:
         """End everything, with the reason of an interruption."""
 
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output and the exit code; may raise TfmonError."""
+        raise NotImplementedError
+
+    def perform(self, command: Command) -> str:
+        """Carry out a request; raises TfmonError or ExperimentError."""
+        raise NotImplementedError
+
+    def announce(self) -> None:
+        """Announce the run to viewers."""
+
     @property
-    def suspenders(self) -> Iterable[Suspender]:
+    def notes(self) -> Sequence[str]:
+        """Lines about the plan; raises TfmonError."""
+        return ()
+
+    @property
+    def trains_command(self) -> bool:
+        """Whether a user's command trains or will train."""
+        return False
+
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
         """The owners of the lanes' processes."""
         return ()
 
@@ -100,57 +127,19 @@ class AnyRun(ABC):
         return False
 
 
-class LocalRun(AnyRun):
-    """A run whose lanes are children of this process."""
-
-    hint = ""
-    """Hint for a new user."""
-    tell: Tell | None = None
-    is_series = False
-    """Whether the run ends with a series, even with viewers."""
-
-    def announce(self) -> None:
-        """Announce the run to viewers."""
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Lines about the plan; raises TfmonError."""
-        return ()
-
-    @property
-    def trains_command(self) -> bool:
-        """Whether a user's command trains or will train."""
-        return False
-
-    @abstractmethod
-    def perform(self, command: Command) -> str:
-        """Carry out a request; raises TfmonError or ExperimentError."""
-
-    @abstractmethod
-    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
-        """Return the output and the exit code."""
-
-
-def follow(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None, say: Tell | None = None) -> None:
-    """Begin a run and wait for its end or a stop."""
-    run.begin()
-    go_on(run, stopped, tell, say)
-
-
-def go_on(run: AnyRun, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
-    """Wait for the end or stop of a run."""
-    due_s = 0.0
-    while not run.join(POLL_S) and not stopped():
-        if time.monotonic() >= due_s:
-            due_s = time.monotonic() + REPORT_EVERY_S
-            if say is not None:
-                for line in run.news():
-                    say(line)
-            if tell is not None:
-                tell(run.line())
-    if say is not None:
+def follow(run: Run, stopped: Callable[[], bool], tell: Tell | None = None, say: Tell | None = None) -> None:
+    """Wait for the end or stop of a run that has begun."""
+    due_s, over = 0.0, False
+    while not over:
+        over = run.join(POLL_S) or stopped()
+        if not over and time.monotonic() < due_s:
+            continue
+        due_s = time.monotonic() + REPORT_EVERY_S
         for line in run.news():
-            say(line)
+            if say is not None:
+                say(line)
+        if tell is not None and not over:
+            tell(run.line())
 
 
 def say(line: str) -> None:
@@ -159,16 +148,13 @@ def say(line: str) -> None:
     click.echo(f"tfmon: {line}", err=True)
 
 
-YOUNG_OBJECTS = 10_000
-
-
 def collect_rarely() -> None:
     """Collect garbage rarely: the state is immutable."""
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS)
 
 
-def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
+def run_until_over(run: Run, *, quiet: bool = False) -> str:
     """Follow a run and close it; return the interruption.
 
     `quiet`: the output is a command's, which gets stdin unchanged. Thread: the main thread.
@@ -178,6 +164,7 @@ def run_until_over(run: AnyRun, *, quiet: bool = False) -> str:
     with ended(run, quiet=quiet) as interrupted:
         if run.beside:
             say(run.beside)
+        run.begin()
         follow(run, lambda: bool(interrupted.signal), tell, None if quiet else say)
     return interrupted.reason
 
@@ -223,7 +210,7 @@ class Interruption:
 
 @contextlib.contextmanager
 def ended(
-    run: AnyRun,
+    run: Run,
     leave: Callable[[Interruption], None] | None = None,
     hangup: Callable[[], bool] | None = None,
     *,

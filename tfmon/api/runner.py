@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from tfmon.errors import EXIT_LANE_FAILED, TfmonError
 
 if TYPE_CHECKING:
-    from tfmon.api.run_base import LocalRun
+    from tfmon.api.run_base import Run
 
-    Make: TypeAlias = Callable[[], LocalRun]
+    Make: TypeAlias = Callable[[], Run]
 
 LOOK_S = 2.0
 

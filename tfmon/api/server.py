@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from tfmon.api import sockets
-from tfmon.api.run_base import Interruption, LocalRun
+from tfmon.api.run_base import Interruption, Run
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError
 from tfmon.model import codec
 from tfmon.model.control_messages import Command
@@ -39,7 +39,7 @@ UNANNOUNCED = ("await start", "examine", "watch gpus", "profile lanes", "repeat"
 class Server:
     """The viewers of a run. Thread: any. The session may be locked before the server."""
 
-    def __init__(self, program: LocalRun, interrupted: Interruption) -> None:
+    def __init__(self, program: Run, interrupted: Interruption) -> None:
         self.lock = threading.Lock()
         self.viewers: list[Connection] = []
         self.lost = False

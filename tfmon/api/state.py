@@ -148,4 +148,4 @@ class Views:
         while self._races:
             views = self._settle_first()
             if views and not self._races:
-                self._session.accept(FilesWritten(at_ns=time.monotonic_ns(), views=views))
+                self._session.accept(FilesWritten(views=views))

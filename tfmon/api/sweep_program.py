@@ -18,7 +18,7 @@ from tfmon.api import devices
 from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
 from tfmon.api.program import Program
-from tfmon.api.run_base import LocalRun
+from tfmon.api.run_base import Run
 from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import digest
@@ -50,7 +50,7 @@ AT_ONCE = 16
 ON = ("on",)
 
 
-class SweepProgram(LocalRun):
+class SweepProgram(Run):
     """A sweep. Thread: creation and `close` can block."""
 
     def __init__(self, options: SweepOptions) -> None:
@@ -117,7 +117,7 @@ class SweepProgram(LocalRun):
     def _publish(self) -> None:
         recording = RecordingState(str(self.file.path), reason=self.file.failure)
         if recording != self.session.snapshot().recording:
-            self.session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
+            self.session.accept(RecordingChanged(recording=recording))
 
     def _keep(self, step: SeriesStep) -> None:
         if not isinstance(step, SeriesEnded):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent import futures
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api import sockets
-from tfmon.api.run_base import AnyRun, state_folder
+from tfmon.api.run_base import Run, Tell, state_folder
 from tfmon.catalog import ScenarioInfo, list_scenarios
-from tfmon.errors import EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
+from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.control_messages import Command
 from tfmon.model.event_base import Event
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from tfmon.api.remote_runs import RemoteRuns
 
 
-class Viewer(AnyRun, Source):
+class Viewer(Run, Source):
     """A run in another process. Thread: any."""
 
     disturbs = False
@@ -56,8 +57,9 @@ class Viewer(AnyRun, Source):
         self.greeting: sockets.RunnerGreeting | None = None
         self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
         self.ended: sockets.Ended | None = None
+        self.start_lines: list[str] = []
         self.over = threading.Event()
-        self.tell: Callable[[str], object] = lambda _text: None
+        self.tell: Tell = lambda _text: None
         self.counted = False
         """Whether samples of tfmon include this process."""
         self._processor_time = time.monotonic(), time.process_time()
@@ -92,7 +94,7 @@ class Viewer(AnyRun, Source):
             raise other from None
         start_thread("tfmon-view", self._follow, self._lose)
 
-    def announce(self, info: ScenarioInfo, mode: str) -> None:
+    def preview(self, info: ScenarioInfo, mode: str) -> None:
         """Show a race before the runner is known."""
         self.session.begin(Race(scenario=info.name, title=info.title, mode=mode, knobs=info.knobs), ())
 
@@ -186,7 +188,7 @@ class Viewer(AnyRun, Source):
     def begin(self) -> None:
         """Wait until the lanes are started; raises TfmonError."""
         self.connect()
-        self.ask(Command("await start"))
+        self.start_lines = self.ask(Command("await start")).splitlines()
 
     def start(self, say: Say) -> None:
         """Connect, and display lines by `say`; raises TfmonError."""
@@ -194,14 +196,13 @@ class Viewer(AnyRun, Source):
         self.counted = self._remote is None
         self.connect()
         try:
-            lines = self.ask(Command("await start")).splitlines()
+            self.begin()
         except TfmonError as error:
             if not self.over.is_set():
                 raise
             say(error.line)
-        else:
-            for line in lines if self.began_here else ():
-                say(line)
+        for line in self.start_lines if self.began_here else ():
+            say(line)
 
     def scenarios(self) -> Sequence[ScenarioRow]:
         """Return the possible scenarios."""
@@ -221,6 +222,17 @@ class Viewer(AnyRun, Source):
     def line(self) -> str:
         """Return the progress of a series."""
         return lane_series_progress(self.session.snapshot())
+
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        """Return the output and the exit code, or how to see a run that goes on; raises TfmonError."""
+        if self.died:
+            raise self.lost_error()
+        if self.ended is None:
+            scenario, name = self.snapshot().race.scenario, self.name
+            text = f"{scenario} runs in the background: tfmon attach {name} shows it, and with --end it ends"
+            return text, EXIT_FINE
+        result = "\n".join(self.ended.result)
+        return json.loads(result) if as_json and result else result, self.ended.exit_code
 
     def go_on_alone(self) -> bool:
         """End this process if the run can continue."""

@@ -195,12 +195,10 @@ class Watch:
         ticker.start()
 
     def _cannot_know(self, reason: str) -> None:
-        at_ns = time.monotonic_ns()
-        self._session.accept(NotMeasured(lane=self._lane, at_ns=at_ns, what="steps", reason=reason))
+        self._session.accept(NotMeasured(lane=self._lane, what="steps", reason=reason))
 
     def _thread_failed(self, reason: str) -> None:
-        at_ns = time.monotonic_ns()
-        self._session.accept(LaneFailed(lane=self._lane, at_ns=at_ns, kind="error", message=reason))
+        self._session.accept(LaneFailed(lane=self._lane, kind="error", message=reason))
 
     def _show_now(self, *, over: bool = False) -> None:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
 import time
@@ -17,17 +16,16 @@ import click
 from tfmon.api.options import ALONE, RaceOptions, SweepOptions
 from tfmon.api.settings import ScreenOptions
 from tfmon.cli import flags
-from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError, UsageError
+from tfmon.errors import EXIT_INTERRUPTED, TfmonError, UsageError
 
 if TYPE_CHECKING:
     import socket
 
-    from tfmon.api.run_base import LocalRun
+    from tfmon.api.run_base import Run
     from tfmon.api.runner import Make
     from tfmon.api.viewer import Viewer
-    from tfmon.model.session import Snapshot
 
-Run = TypeVar("Run", bound="LocalRun")
+Made = TypeVar("Made", bound="Run")
 RECORDED_S = 3.0
 
 
@@ -105,7 +103,7 @@ def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) ->
         raise
 
 
-def prepared(make: Callable[[], Run], *, as_json: bool, notes: Iterable[str] = ()) -> Run:
+def prepared(make: Callable[[], Made], *, as_json: bool, notes: Iterable[str] = ()) -> Made:
     """Return a planned run without a screen, and print its notes."""
     with flags.errors_as_json(as_json):
         run = make()
@@ -119,19 +117,24 @@ def prepared(make: Callable[[], Run], *, as_json: bool, notes: Iterable[str] = (
     return run
 
 
-def run_here(run: LocalRun, *, as_json: bool, quiet: bool = False) -> NoReturn:
+def run_here(run: Run, *, as_json: bool, quiet: bool = False) -> NoReturn:
     """Run without a screen, print the result, and exit. `quiet`: see `run_until_over`."""
     from tfmon.api.run_base import run_until_over
 
-    result, code = run.outcome(run_until_over(run, quiet=quiet), as_json=as_json)
-    flags.print_result(result, run.session.snapshot().recorded)
-    _exit(run.session.snapshot(), code)
+    _finish(run, run_until_over(run, quiet=quiet), as_json=as_json)
 
 
-def _exit(snapshot: Snapshot, code: int) -> NoReturn:
-    recording = snapshot.recording
-    if snapshot.sweep is not None and recording is not None and recording.reason:
-        raise TfmonError(recording.reason, "some printed results were not saved")
+def _finish(run: Run, interrupted: str = "", *, as_json: bool = False) -> NoReturn:
+    result, code = run.outcome(interrupted, as_json=as_json)
+    snapshot = run.session.snapshot()
+    if result:
+        try:
+            flags.print_result(result, snapshot.recorded)
+        except (OSError, TfmonError):
+            if run.disturbs:  # the terminal of a viewer may be gone
+                raise
+    if snapshot.sweep is not None and snapshot.recording is not None and snapshot.recording.reason:
+        raise TfmonError(snapshot.recording.reason, "some printed results were not saved")
     sys.exit(code)
 
 
@@ -156,16 +159,12 @@ def start(
             if screen is not None and not detach:
                 _show(viewer, screen)
             if not detach:
-                from tfmon.api.run_base import run_until_over
-
-                run_until_over(viewer)
-                _leave(viewer, as_json=as_json)
+                run_here(viewer, as_json=as_json)
             until_s = time.monotonic() + RECORDED_S
             while chosen.record is not False and not viewer.snapshot().recorded and time.monotonic() < until_s:
                 viewer.join(0.05)
             viewer.leave()
-            _say_how_to_attach(viewer)
-            sys.exit(EXIT_FINE)
+            _finish(viewer)
     except KeyboardInterrupt:
         _interrupt(connection)
         sys.exit(EXIT_INTERRUPTED)
@@ -179,7 +178,6 @@ def _started(
         import_module("tfmon.api.live")  # the runner loads modules at the same time
     from tfmon.api.run_base import connecting, show_progress, tell_changes
     from tfmon.api.viewer import Viewer
-    from tfmon.model.control_messages import Command
 
     if isinstance(chosen, SweepOptions):
         race, lanes, info = chosen.race, chosen.on, None
@@ -187,15 +185,14 @@ def _started(
         race, lanes, info = chosen, chosen.lanes, chosen.info
     viewer = Viewer(connection, began_here=True, detachable=info is None or bool(info.command))
     if info is not None:
-        viewer.announce(info, race.mode)
+        viewer.preview(info, race.mode)
     # Check everything on the command line before drawing. Default lanes need no check.
     if screen is None or info is None or lanes or race.settings or race.wait_idle is not None:
         viewer.tell = tell_changes()
         with connecting(lanes):
-            viewer.connect()
-            lines = viewer.ask(Command("await start")).splitlines()
+            viewer.begin()
         show_progress("")
-        for line in lines if screen is None else ():
+        for line in viewer.start_lines if screen is None else ():
             click.echo(f"tfmon: {line}", err=True)
     elif race.record_file or race.metrics or race.notify:
         viewer.connect()
@@ -220,7 +217,7 @@ def _show(viewer: Viewer, screen: ScreenOptions) -> NoReturn:
     from tfmon.api import live
 
     live.show(viewer, screen)
-    _leave(viewer)
+    _finish(viewer)
 
 
 def _end(viewer: Viewer) -> NoReturn:
@@ -228,25 +225,7 @@ def _end(viewer: Viewer) -> NoReturn:
 
     with ended(viewer):
         viewer.request_end()
-    _leave(viewer)
-
-
-def _leave(viewer: Viewer, *, as_json: bool = False) -> NoReturn:
-    if viewer.died:
-        raise viewer.lost_error()
-    if viewer.ended is None:
-        _say_how_to_attach(viewer)
-        sys.exit(EXIT_FINE)
-    snapshot, result = viewer.session.snapshot(), "\n".join(viewer.ended.result)
-    if result:
-        with contextlib.suppress(OSError, TfmonError):  # the terminal of a screen may be gone
-            flags.print_result(json.loads(result) if as_json else result, snapshot.recorded)
-    _exit(snapshot, viewer.ended.exit_code)
-
-
-def _say_how_to_attach(viewer: Viewer) -> None:
-    name, scenario = viewer.name, viewer.snapshot().race.scenario
-    click.echo(f"{scenario} runs in the background: tfmon attach {name} shows it, and with --end it ends")
+    _finish(viewer)
 
 
 def _check_over(name: str, *, running: bool, end: bool) -> None:

@@ -22,7 +22,7 @@ MOST_SWEEPS = 5
 if TYPE_CHECKING:
     from tfmon.analysis.result import RaceResult
     from tfmon.api.sockets import RunnerGreeting
-    from tfmon.recordings.library import RecordedRun
+    from tfmon.model.ports import RunInfo
 
 
 @click.command
@@ -141,7 +141,7 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         click.echo(fitted(line))
 
 
-def _run_lines(listed: Sequence[RecordedRun], live: Sequence[RunnerGreeting], host: str | None) -> list[str]:
+def _run_lines(listed: Sequence[RunInfo], live: Sequence[RunnerGreeting], host: str | None) -> list[str]:
     prefix = f"{host}/" if host is not None else ""
     attachable = {run.name: run.scenario for run in live}
     width = max((len(info.id) for info in listed), default=0)
@@ -205,7 +205,7 @@ def _files(path: Path, keeping: tuple[str, str] | None) -> None:
     click.echo("\n".join(lines) or f"the lanes of {run_id(path)} kept no files")
 
 
-def _run_json(info: RecordedRun, host: str | None, live: RunnerGreeting | None) -> dict[str, Any]:
+def _run_json(info: RunInfo, host: str | None, live: RunnerGreeting | None) -> dict[str, Any]:
     header, closed = info.header, info.closed
     if header is None:
         return {"id": info.id, "host": host, "path": info.path, "unreadable": info.problem}

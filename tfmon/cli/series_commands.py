@@ -17,7 +17,7 @@ from tfmon.cli import flags
 from tfmon.errors import UsageError
 
 if TYPE_CHECKING:
-    from tfmon.api.run_base import LocalRun
+    from tfmon.api.run_base import Run
     from tfmon.model.series import SeriesState
     from tfmon.model.spec import LaneSpec
 
@@ -126,7 +126,7 @@ def sweep(screen: ScreenOptions, chosen: SweepOptions, detach: bool, headless: b
     """
     from tfmon.cli.attach import prepared, run_here, start
 
-    def make() -> LocalRun:
+    def make() -> Run:
         from tfmon.api.sweep_program import SweepProgram
 
         return SweepProgram(chosen)

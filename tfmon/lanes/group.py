@@ -310,8 +310,7 @@ class LaneGroup:
         self._in_background(start_again)
 
     def _record_request(self, action: str, lanes: Sequence[str], scenario: str = "") -> None:
-        at_ns = time.monotonic_ns()
-        self._session.accept(UserRequested(at_ns=at_ns, action=action, lanes=tuple(lanes), scenario=scenario))
+        self._session.accept(UserRequested(action=action, lanes=tuple(lanes), scenario=scenario))
 
     def _start(self, plan: RacePlan, lanes: Sequence[LanePlan], *, renewed: bool = False) -> None:
         """The caller has the lock, so that no event overtakes LaneStarted."""
@@ -365,8 +364,7 @@ class LaneGroup:
         with self._lock:
             for process in processes:
                 if process.grace_s is not None and not process.ended:
-                    at_ns = time.monotonic_ns()
-                    self._accept(None, EndRequested(lane=process.lane, at_ns=at_ns, grace_s=process.grace_s))
+                    self._accept(None, EndRequested(lane=process.lane, grace_s=process.grace_s))
         hurries = self._hurries
         end_processes.end(processes, lambda: self._hurries > hurries)
 
@@ -374,7 +372,7 @@ class LaneGroup:
         lanes = sorted(self._replaced)
         self._replaced.clear()
         for lane in lanes:
-            ended = LaneEnded(lane=lane, at_ns=time.monotonic_ns(), exit_code=0, signal=None, requested=True)
+            ended = LaneEnded(lane=lane, exit_code=0, signal=None, requested=True)
             self._accept(None, ended)
 
     def _in_background(self, work: Callable[[], None]) -> None:
@@ -392,7 +390,7 @@ class LaneGroup:
             self._failure = reason
             processes = list(self._processes.values())
             hint = "this is a mistake in tfmon; please report it"
-            failed = LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=reason, hint=hint)
+            failed = LaneFailed(kind="error", message=reason, hint=hint)
             for lane in self._session.snapshot().lanes:
                 if not lane.over:
                     self._session.accept(replace(failed, lane=lane.spec.name))
@@ -453,7 +451,7 @@ class LaneGroup:
         """Record that a lane hangs."""
         with self._lock:
             if self._process(lane) is not None:
-                self._session.accept(LaneStalled(lane=lane, at_ns=time.monotonic_ns(), since_ns=since_ns))
+                self._session.accept(LaneStalled(lane=lane, since_ns=since_ns))
                 self.scheduler.skip(lane)
 
     def skip(self, lane: str) -> None:
@@ -472,8 +470,7 @@ class LaneGroup:
             phase = self._session.snapshot().lane(lane).phase
             message = f"it said nothing for {silent_s:.0f} s while it was {phase}"
             hint = "start_timeout in the settings allows more seconds"
-            at_ns = time.monotonic_ns()
-            self._accept(None, LaneFailed(lane=lane, at_ns=at_ns, kind="error", message=message, hint=hint))
+            self._accept(None, LaneFailed(lane=lane, kind="error", message=message, hint=hint))
         self._in_background(lambda: self._end([process]))
 
     def count_memory_kills(self) -> None:

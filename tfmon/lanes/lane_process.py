@@ -90,7 +90,7 @@ class LaneProcess(ABC):
 
     def tell_input(self, reason: str) -> None:
         """Report why the child's standard input is incomplete."""
-        self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stdin", reason=reason))
+        self._tell(NotMeasured(lane=self.lane, what="stdin", reason=reason))
 
 
 Sink: TypeAlias = Callable[[LaneProcess, Event], None]
@@ -252,7 +252,7 @@ class LocalProcess(LaneProcess):
 
         def report(*lines: str) -> None:
             if lines:
-                self._tell(StackReported(lane=self.lane, at_ns=time.monotonic_ns(), lines=lines))
+                self._tell(StackReported(lane=self.lane, lines=lines))
 
         start_thread("tfmon-stack", lambda: report(*self._read_stacks()), report)
 
@@ -336,8 +336,7 @@ class LocalProcess(LaneProcess):
             self._closed_s = self._closed_s or time.monotonic()
             self._runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
             if self._runs_on:
-                at_ns = time.monotonic_ns()
-                self._tell(NotMeasured(lane=self.lane, at_ns=at_ns, what="steps", reason=CHANNEL_CLOSED))
+                self._tell(NotMeasured(lane=self.lane, what="steps", reason=CHANNEL_CLOSED))
         self._tell_stopped()
         return False
 
@@ -354,7 +353,7 @@ class LocalProcess(LaneProcess):
         if (before and self._seen_stopped) != self._told_stopped:
             self._told_stopped = not self._told_stopped
             reason = STOPPED.format(self.pid) if self._told_stopped else ""
-            self._tell(NotMeasured(lane=self.lane, at_ns=time.monotonic_ns(), what="stopped", reason=reason))
+            self._tell(NotMeasured(lane=self.lane, what="stopped", reason=reason))
 
     def _reap(self) -> int:
         code = self._popen.wait()
@@ -380,7 +379,6 @@ class LocalProcess(LaneProcess):
         self._tell(
             LaneEnded(
                 lane=self.lane,
-                at_ns=time.monotonic_ns(),
                 exit_code=code if code >= 0 else None,
                 signal=signal_name(-code) if code < 0 else None,
                 requested=self.end_requested,

@@ -77,8 +77,7 @@ class MetricLines:
     def _tell_problems(self) -> None:
         problems, self._problems = self._problems, []
         for problem, lines in problems:
-            at_ns = time.monotonic_ns()
-            self._sink(BadLine(lane=self.lane, at_ns=at_ns, problem=clean(problem, 200), lines=lines))
+            self._sink(BadLine(lane=self.lane, problem=clean(problem, 200), lines=lines))
 
 
 class ChildOutput:

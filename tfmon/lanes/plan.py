@@ -128,7 +128,6 @@ def started(plan: RacePlan, lane: LanePlan, pid: int, *, renewed: bool) -> LaneS
     """Return the event of a started process."""
     return LaneStarted(
         lane=lane.spec.name,
-        at_ns=time.monotonic_ns(),
         pid=pid,
         settings=lane.settings,
         source=digest(plan.scenario),

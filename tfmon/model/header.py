@@ -1,4 +1,4 @@
-"""The first line of a recording."""
+"""The first and the last line of a recording."""
 
 from __future__ import annotations
 
@@ -48,3 +48,19 @@ class Header:
     def wall_s(self, at_ns: int) -> float:
         """Return the seconds since the epoch for a stamp."""
         return datetime.fromisoformat(self.started).timestamp() + (at_ns - self.started_ns) / 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """How a race ended, for lists."""
+
+    at_ns: int
+    events: int
+    seconds: float | None
+    """From the start signal."""
+    verdict: str
+    ratio: float | None
+    tensorflow: str | None
+    lanes: tuple[str, ...] = ()
+    """Titles; older recordings have none."""
+    failure: str = ""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from tfmon.model.control_messages import Command
+from tfmon.model.header import Closed, Header
 from tfmon.model.knobs import KnobValue
 from tfmon.model.session import Snapshot
 
@@ -103,6 +105,13 @@ class RunInfo:
     bytes: int = 0
     running: bool = False
     problem: str = ""
+    header: Header | None = None
+    closed: Closed | None = None
+
+    @property
+    def file(self) -> Path:
+        """The path."""
+        return Path(self.path)
 
     @property
     def outcome(self) -> str:

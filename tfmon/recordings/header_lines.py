@@ -16,7 +16,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.event_base import Event
 from tfmon.model.events import Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
-from tfmon.model.header import SCHEMA, Header
+from tfmon.model.header import SCHEMA, Closed, Header
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
 from tfmon.model.lane_state import ABSENT, FAILED
@@ -56,22 +56,6 @@ def recorded_on(header: Header) -> str:
 def _size(machine: Machine) -> tuple[str, str]:
     size = f"{machine.cores} cores, {units.memory(machine.memory_bytes)}"
     return f"{machine.cpu_name or 'unknown CPU'}, {size}", ", ".join(machine.gpus) or "no GPU"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closed:
-    """How a race ended, for lists."""
-
-    at_ns: int
-    events: int
-    seconds: float | None
-    """From the start signal."""
-    verdict: str
-    ratio: float | None
-    tensorflow: str | None
-    lanes: tuple[str, ...] = ()
-    """Titles; older recordings have none."""
-    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

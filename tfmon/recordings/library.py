@@ -8,13 +8,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tfmon.model.folder_views import KEPT
-from tfmon.model.header import Header
 from tfmon.model.ports import RunInfo
-from tfmon.recordings.header_lines import Closed, RecordingError
+from tfmon.recordings.header_lines import RecordingError
 from tfmon.recordings.reader import peek, read_outline
 from tfmon.recordings.remote_bridge import Outline, outline, recordings_in
 from tfmon.system.view_files import is_locked, lock, recordings_folder, remove
@@ -68,21 +66,7 @@ def make_room(keep: Path, limit_bytes: int = LIMIT_BYTES) -> bool:
     return total <= limit_bytes or keep not in sizes or sizes[keep].st_size <= limit_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRun(RunInfo):
-    """A recording with its first and last line."""
-
-    modified_s: float = 0.0
-    header: Header | None = None
-    closed: Closed | None = None
-
-    @property
-    def file(self) -> Path:
-        """The path."""
-        return Path(self.path)
-
-
-def runs() -> list[RecordedRun]:
+def runs() -> list[RunInfo]:
     """Return all recordings, the oldest first."""
     result = []
     for path in _files(folder()):
@@ -91,14 +75,14 @@ def runs() -> list[RecordedRun]:
     return runs_of(result)
 
 
-def runs_of(outlines: Iterable[Outline]) -> list[RecordedRun]:
+def runs_of(outlines: Iterable[Outline]) -> list[RunInfo]:
     """Return recordings, the oldest first."""
-
-    def began(run: RecordedRun) -> tuple[float, str]:
-        header = run.header
-        return run.modified_s if header is None else header.wall_s(header.started_ns), run.file.name
-
-    return sorted(map(_run, outlines), key=began)
+    dated = []
+    for facts in outlines:
+        run = _run(facts)
+        began_s = facts.modified_s if run.header is None else run.header.wall_s(run.header.started_ns)
+        dated.append((began_s, run.file.name, run))
+    return [run for _, _, run in sorted(dated, key=lambda dated: dated[:2])]
 
 
 def run_id(path: Path) -> str:
@@ -116,7 +100,7 @@ def find(word: str) -> Path:
 
 
 def choose(
-    word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RecordedRun]], where: str, command: str
+    word: str, paths: Sequence[Path], runs: Callable[[], Sequence[RunInfo]], where: str, command: str
 ) -> Path:
     """Return one of `paths`; see `find`."""
     if match := re.fullmatch(r"last(?:~(\d{1,6}))?", word):
@@ -158,26 +142,28 @@ def _remove(path: Path) -> None:
         remove(store)
 
 
-def _run(facts: Outline) -> RecordedRun:
-    run = RecordedRun(run_id(Path(facts.path)), facts.path, bytes=facts.size, modified_s=facts.modified_s)
+def _run(facts: Outline) -> RunInfo:
+    path = Path(facts.path)
     try:
         header, closed = read_outline(facts)
     except RecordingError as error:
-        return replace(run, problem=error.message)
-    run = replace(
-        run,
+        return RunInfo(run_id(path), facts.path, bytes=facts.size, problem=error.message)
+    return RunInfo(
+        run_id(path),
+        facts.path,
         started=header.started,
         scenario=header.scenario,
         mode=header.mode,
-        lanes=tuple(spec.name for spec in header.lanes),
+        lanes=(closed and closed.lanes) or tuple(spec.name for spec in header.lanes),
+        verdict=closed.verdict if closed else "",
+        ratio=closed.ratio if closed else None,
+        failure=closed.failure if closed else "",
+        seconds=closed.seconds if closed else None,
+        bytes=facts.size,
         running=closed is None and facts.locked,
         header=header,
         closed=closed,
     )
-    if closed is None:
-        return run
-    lanes, verdict, failure = closed.lanes or run.lanes, closed.verdict, closed.failure
-    return replace(run, lanes=lanes, verdict=verdict, ratio=closed.ratio, failure=failure, seconds=closed.seconds)
 
 
 def _files(directory: Path) -> list[Path]:

@@ -18,11 +18,11 @@ from typing import BinaryIO, cast
 from tfmon.model import codec
 from tfmon.model.codec import CodecError, clean
 from tfmon.model.event_base import Event, kinds
-from tfmon.model.header import SCHEMA, Header
+from tfmon.model.header import SCHEMA, Closed, Header
 from tfmon.model.ports import TimeMark
 from tfmon.model.race import RecordingState
 from tfmon.model.session import Session, Snapshot
-from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, MARKING, Closed, Known, RecordingError, mark_of
+from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, MARKING, Known, RecordingError, mark_of
 from tfmon.recordings.remote_bridge import GZIP, MEMBER, Outline, outline
 from tfmon.version import __version__
 

@@ -198,7 +198,7 @@ class Recorder:
         return f"{folder}: {error.strerror}" if error.strerror else str(error)
 
     def _report(self, recording: RecordingState) -> None:
-        self._session.accept(RecordingChanged(at_ns=time.monotonic_ns(), recording=recording))
+        self._session.accept(RecordingChanged(recording=recording))
 
 
 RECORD = ("record",)

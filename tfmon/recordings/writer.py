@@ -15,11 +15,11 @@ from tfmon.model import codec
 from tfmon.model.event_base import Event
 from tfmon.model.events import LanePrinted, LinkMeasured
 from tfmon.model.gpu_samples import GpuSample
-from tfmon.model.header import Header
+from tfmon.model.header import Closed, Header
 from tfmon.model.lane_events import Progressed
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.session import Snapshot
-from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, Closed, Known
+from tfmon.recordings.header_lines import LONGEST_LINE_BYTES, Known
 
 RARE_S, RARE_NS = 3_600.0, 10_000_000_000
 """After `RARE_S` of a race, one sample of each kind is kept per `RARE_NS`."""

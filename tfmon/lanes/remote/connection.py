@@ -110,12 +110,12 @@ class Connection:
                 self._open()
             except TfmonError as error:
                 self._loss = error
-                self._sink(HostLost(at_ns=time.monotonic_ns(), host=self.host.name, reason=error.message))
+                self._sink(HostLost(host=self.host.name, reason=error.message))
                 raise
 
     def _open(self) -> None:
         self._over.wait(CLOSE_S)  # the last events of an earlier connection come first
-        self._sink(HostConnecting(at_ns=time.monotonic_ns(), host=self.host.name))
+        self._sink(HostConnecting(host=self.host.name))
         self._wire = wire = Wire(self.host)
         if self._closed:
             wire.cancel()
@@ -130,7 +130,7 @@ class Connection:
         except BaseException:
             self._end()
             raise
-        self._sink(HostConnected(at_ns=time.monotonic_ns(), host=self.host.name, machine=self.machine))
+        self._sink(HostConnected(host=self.host.name, machine=self.machine))
         if self._gpus is not None:
             self.begin_readings(self._gpus)
 
@@ -328,7 +328,6 @@ class Connection:
         cpu_pct = scaled(self._agent_cpu.per_s(cpu_ns, there_ns), 1e-7)
         unknown = Missing("that system does not say how much memory a process has")
         self.link = measured = LinkMeasured(
-            at_ns=time.monotonic_ns(),
             host=self.host.name,
             round_trip_ns=self.clock.round_trip_ns,
             offset_ns=self.clock.offset_ns,

@@ -100,7 +100,7 @@ class RemoteProcess(LaneProcess):
         except Exception as error:  # noqa: BLE001 - one thread delivers all events; one must not end it
             problem = f"tfmon could not take in an event: {type(error).__name__}: {error}"
         if problem:
-            self._tell(BadLine(lane=self.lane, at_ns=time.monotonic_ns(), problem=clean(problem, 200)))
+            self._tell(BadLine(lane=self.lane, problem=clean(problem, 200)))
 
     def _report(self, event: Event) -> None:
         if isinstance(event, Profiled | ProfileFailed):
