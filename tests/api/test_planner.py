@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tfmon.api import planner
-from tfmon.api.options import Purpose, RaceOptions, find_python
+from tfmon.api.options import Purpose, RaceOptions, interpreter
 from tfmon.api.planner import plan_race
 from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_USAGE, DeviceAbsentError, TfmonError, UsageError
@@ -143,11 +143,11 @@ def test_a_python_is_found_by_path_or_as_a_command_and_links_are_not_followed(tm
     link.symlink_to(sys.executable)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    assert find_python(str(link)) == find_python("~/python") == link, "an environment is found by its place"
-    assert find_python(Path(sys.executable).name) == Path(sys.executable)
+    assert interpreter(str(link)) == interpreter("~/python") == link, "an environment is found by its place"
+    assert interpreter(Path(sys.executable).name) == Path(sys.executable)
     for path in (tmp_path / "nothing", tmp_path):
-        with pytest.raises(UsageError, match="is not a program that can be run"):
-            find_python(str(path))
+        with pytest.raises(UsageError, match="a program that can be run"):
+            RaceOptions(python=path)
 
 
 @pytest.mark.parametrize(

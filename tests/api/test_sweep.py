@@ -56,7 +56,7 @@ def test_a_sweep_returns_what_the_command_prints_and_goes_on_with_its_file(comma
     [
         ("sweep", {}, "a scenario, or a command of your own"),
         ("sweep", {"resume": "x", "limit_s": 9, "over": {"batch_size": [1, 2]}}, "leave over and limit_s out"),
-        ("sweep", {"scenario": "small-dense", "ray_python": "/nowhere"}, "ray_python /nowhere is not a program"),
+        ("sweep", {"scenario": "small-dense", "ray_python": "/nowhere"}, "ray_python='/nowhere' is not possible"),
         ("race", {"seconds": 1, "steps": 5}, "seconds and steps exclude each other"),
         ("race", {"mode": "concurrent", "fresh": True}, "fresh needs mode turns"),
         ("race", {"scenario": "small-dense", "command": ["true"]}, "not both"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, replace
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.api import value_rules
-from tfmon.api.value_rules import PATH, YES_OR_NO, Option, Options, ProgramRule, ValueRule
+from tfmon.api.value_rules import PATH, YES_OR_NO, Option, Options, ValueRule, find_program
 from tfmon.errors import EXIT_UNHEALTHY, UsageError, flag
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES, TURNS
@@ -86,7 +85,7 @@ class LaneOptions(Options):
         multiple=True,
     )
     python: Option[str | os.PathLike[str] | None, str] = Option(
-        ProgramRule(PATH, "a program that can be run; name a Python that has TensorFlow", value_rules.program_of),
+        ValueRule(PATH, "a program that can be run; name a Python that has TensorFlow", value_rules.program_of),
         "",
         "The Python interpreter that trains. It needs TensorFlow. By default it is the one that runs tfmon.",
         commands="race crossover tune sweep profile verify doctor config",
@@ -99,7 +98,7 @@ class LaneOptions(Options):
         commands="race watch crossover tune sweep profile",
     )
     ray_python: Option[str | os.PathLike[str] | None, str | None] = Option(
-        ValueRule(PATH, "the path of a Python that has Ray", value_rules.text_of),
+        ValueRule(PATH, "a program that can be run; name a Python that has Ray", value_rules.program_of),
         None,
         "The Python that has Ray, if this one has none or another version than the cluster.",
         commands="race watch crossover tune sweep profile hosts",
@@ -114,12 +113,8 @@ class LaneOptions(Options):
 
     @cached_property
     def interpreter(self) -> Path:
-        """The Python that trains; raises UsageError."""
+        """The Python that trains."""
         return interpreter(self.python, self.command)
-
-    def validate(self, command: str, names: frozenset[str]) -> None:
-        """Raise UsageError for a conflict."""
-        _ = self.interpreter, self.ray_cluster
 
     @cached_property
     def ray_cluster(self) -> RayCluster | None:
@@ -280,7 +275,6 @@ class RaceOptions(LaneOptions):
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""
         _check_scenario(names, command, needed=command in ("tune", "profile"))
-        super().validate(command, names)
         if "slower_than" in names and not self.baseline:
             text, hint = "--slower-than needs --baseline", "tfmon diff compares races that are over"
             raise UsageError(text, hint, options=("slower_than", "baseline"))
@@ -387,7 +381,6 @@ class SweepOptions(LaneOptions):
     def validate(self, command: str, names: frozenset[str]) -> None:
         """Raise UsageError for a conflict."""
         _check_scenario(names, command, needed=not self.resume)
-        super().validate(command, names)
         fixed = ("over", "settings", "until_ci", "limit_s", "everything", "slice_s", "python", "record")
         if self.resume and (kept := tuple(name for name in fixed if name in names)):
             hint = f"leave {' and '.join(map(flag, kept))} out"
@@ -409,27 +402,15 @@ def _check_scenario(names: Set[str], verb: str, *, needed: bool) -> None:
         raise UsageError(f"{verb} a scenario, or a command of your own", "name one of them")
 
 
-def find_python(text: str, option: str = "python") -> Path:
-    """Return an interpreter; raises UsageError."""
-    path = shutil.which(os.path.expanduser(text))  # noqa: PTH111 - a bare command name must stay one
-    if path is None:
-        has = "TensorFlow" if option == "python" else "Ray"
-        text, hint = f"{flag(option)} {text} is not a program that can be run", f"name a Python that has {has}"
-        raise UsageError(text, hint, options=(option,))
-    # A virtual environment's link is not followed: Python finds packages by its location.
-    return Path(path).absolute()
-
-
 def interpreter(python: str, command: Sequence[str] = ()) -> Path:
-    """Return the Python that trains; raises UsageError."""
-    if python:
-        return find_python(python)
-    result = shutil.which(command[0]) if command and Path(command[0]).name.startswith("python") else None
-    return Path(result).absolute() if result else Path(sys.executable)
+    """Return the Python that trains: a program, or that of a command, or this one."""
+    named = python or (command[0] if command and Path(command[0]).name.startswith("python") else "")
+    # A virtual environment's link is not followed: Python finds packages by its location.
+    return Path(find_program(named) or sys.executable).absolute()
 
 
 def ray_cluster(address: str | None, python: str | None = None, cpus: float = 1.0) -> RayCluster:
-    """Return a Ray cluster; raises UsageError."""
+    """Return a Ray cluster."""
     from tfmon.lanes.remote.ray import RayCluster
 
-    return RayCluster(address or "", str(find_python(python, "ray_python")) if python else sys.executable, cpus)
+    return RayCluster(address or "", str(interpreter(python or "")), cpus)

@@ -6,6 +6,7 @@ A rule is a Click type, which parses text. Values from Python are not parsed, so
 from __future__ import annotations
 
 import inspect
+import math
 import numbers
 import os
 import shutil
@@ -64,7 +65,7 @@ class ValueRule(click.ParamType, Generic[Out]):  # type: ignore[type-arg]  # gen
         """Return a value of the command line, a variable or the file; raises ValueError."""
         try:
             return self.read(self.parse(value) if as_text and isinstance(value, str) else value)
-        except ValueError:
+        except (ValueError, click.BadParameter):
             raise ValueError(f"{value!r} is not {self.allowed(in_text=True)}") from None
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -202,10 +203,9 @@ def number(name: str, noun: str, least: float, most: float = LARGEST, *, above: 
 
 
 def _real(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ValueError
+    need(isinstance(value, numbers.Real) and not isinstance(value, bool))
     try:
-        return float(value)
+        return float(cast(float, value))
     except OverflowError:
         raise ValueError from None
 
@@ -216,17 +216,11 @@ def _end(most: float) -> str:
 
 def share(least: float, why: str = "") -> ValueRule[float]:
     """Return the rule for shares below 1."""
-
-    def read(value: object) -> float:
-        result = _real(value)
-        need(least <= result < 1)
-        return result
-
     more = f"; {why}" if why else ""
     return ValueRule(
         "percent",
         f"a share from {least:g} to below 1, such as 0.05{more}",
-        read,
+        number("", "", least, math.nextafter(1, 0)).read,
         parse=lambda text: float(text.strip().removesuffix("%")) / 100,
         in_text=f"a percentage from {100 * least:g}% to below 100%, such as 5%{more}",
     )
@@ -247,31 +241,18 @@ def _bool(value: object) -> bool:
     return bool(value)
 
 
-def _parse_bool(text: str) -> object:
-    try:
-        return click.BOOL.convert(text, None, None)
-    except click.BadParameter:
-        raise ValueError from None
+def _progress(value: object) -> bool | Callable[[str], object]:
+    return value if callable(value) else _bool(value)
 
 
-YES_OR_NO = ValueRule("boolean", "True or False", _bool, parse=_parse_bool, in_text="true or false")
-
-
-def _progress(value: object) -> bool | Callable[[str], None]:
-    need(isinstance(value, bool) or callable(value))
-    return cast("bool | Callable[[str], None]", value)
-
-
+YES_OR_NO = ValueRule("boolean", "True or False", _bool, parse=click.BOOL, in_text="true or false")
 PROGRESS = ValueRule("progress", "True or False, or a function that takes each line", _progress)
 
 
 def text_of(value: object) -> str:
     """Return a non-empty text or path."""
-    if not isinstance(value, str | os.PathLike):
-        raise ValueError
-    result = os.fspath(value)
-    need(isinstance(result, str) and result)
-    return str(result)
+    need(isinstance(value, str | os.PathLike) and value)
+    return str(os.fspath(cast(str, value)))
 
 
 def links_of(value: object) -> tuple[str, ...]:
@@ -287,22 +268,15 @@ def line_of(value: object) -> str:
     return str(value)
 
 
-class ProgramRule(ValueRule[str]):
-    """A program, which is searched later."""
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text unchanged."""
-        return str(value)
-
-    def argument(self, name: str, value: object) -> str:
-        """Return the path as text; raises UsageError."""
-        return "" if value == "" else ValueRule(self.name, self._allowed, text_of).argument(name, value)
-
-
 def program_of(value: object) -> str:
     """Return an existing program, or ""."""
-    need(value == "" or shutil.which(os.path.expanduser(text_of(value))))  # noqa: PTH111 - it may be a bare command
+    need(value == "" or find_program(text_of(value)))
     return str(value)
+
+
+def find_program(text: str) -> str | None:
+    """Return the path of a program, if any."""
+    return shutil.which(os.path.expanduser(text))  # noqa: PTH111 - it may be a bare command
 
 
 def file_or_bool(value: object) -> bool | Path:
