@@ -12,9 +12,12 @@ from typing import Any, NoReturn
 import click
 
 from tfmon.api import settings
+from tfmon.api.options import RaceOptions
 from tfmon.cli import flags
 from tfmon.errors import EXIT_FINE, EXIT_UNUSABLE_HOST, EXIT_USAGE, UsageError
 from tfmon.model.codec import clean
+
+PYTHON = RaceOptions.declaration("python")
 
 
 @click.command
@@ -22,7 +25,7 @@ from tfmon.model.codec import clean
 @click.option("-v", "--verbose", is_flag=True, help="Also show the evidence, and checks that do not apply.")
 @click.option("--no-import", is_flag=True, help="Do not import TensorFlow, which takes seconds.")
 @click.option("--host", metavar="HOST", help="Examine another machine: one that ssh or the settings file knows.")
-@flags.python
+@click.option("--python", metavar="PATH", help=PYTHON.help)
 def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, python: str | None) -> NoReturn:
     """Say why TensorFlow uses no GPU here, and whether a race would be fair.
 
@@ -44,7 +47,8 @@ def doctor(as_json: bool, verbose: bool, no_import: bool, host: str | None, pyth
     host_entry = {} if host is None else {"host": host}
     with flags.errors_as_json(as_json, **host_entry):
         if host is None:
-            report = Diagnosis(gather_facts(flags.interpreter_of(python), imports=not no_import))
+            local = flags.interpreter_of(python and PYTHON.rule.convert(python, None, None))
+            report = Diagnosis(gather_facts(local, imports=not no_import))
         else:
             report = examine(settings.find_host(host), python or "", imports=not no_import)
     if as_json:
