@@ -75,6 +75,12 @@ class UsageError(TfmonError):
     """A mistake on the command line, in a scenario file or in a setting."""
 
 
+class ExperimentError(TfmonError):
+    """An experiment is not possible."""
+
+    exit_code = EXIT_LANE_FAILED
+
+
 class DeviceAbsentError(TfmonError):
     """The device of a lane does not exist."""
 

@@ -25,11 +25,11 @@ from tfmon.analysis.tuning_trials import (
     plan_attempt,
     plan_tuning,
 )
+from tfmon.errors import ExperimentError
 from tfmon.model.knobs import COMMON
 from tfmon.model.lane_events import FIT, SEES_BATCHES
 from tfmon.model.lane_state import LaneState, ScriptFacts
 from tfmon.model.periods import KnobChange
-from tfmon.model.ports import ExperimentError
 from tfmon.model.readings import Estimate
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE, Attempt, Pair
 from tfmon.model.spec import LaneSpec

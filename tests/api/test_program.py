@@ -45,7 +45,7 @@ def test_a_race_that_is_to_fail_on_a_concern_ends_with_it_and_with_a_code_of_its
         racing.session.accept(window(loss=loss))
         racing.session.accept(unknown_host(1, Missing("not read")))
         assert finished == ends
-    assert racing.ending.exit_code_of_race("") == EXIT_UNHEALTHY
+    assert racing._exit_code("") == EXIT_UNHEALTHY
     monkeypatch.setattr(racing.lanes, "end_now", lambda: finished.append("now"))
     racing.end_now()
     assert finished[-1] == "now", "at a second Ctrl+C"
@@ -60,7 +60,7 @@ def test_the_exit_code_tells_how_the_lanes_ended(phases, code, monkeypatch):
     racing = Program(RaceOptions(record=False))
     lanes = [SimpleNamespace(phase=phase) for phase in phases]
     monkeypatch.setattr(racing.session, "snapshot", lambda: SimpleNamespace(lanes=lanes))
-    assert racing.ending.exit_code() == code
+    assert racing.exit_code() == code
 
 
 @pytest.mark.parametrize("mode", [TURNS, CONCURRENT])

@@ -6,8 +6,8 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.analysis.crossover_curve import crossover_of, curve_of
+from tfmon.errors import ExperimentError
 from tfmon.model.lane_events import RACING
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS
 
 from .conftest import ended

@@ -5,9 +5,9 @@ from support.tunings import tried as attempt_of
 from support.tunings import tuning
 from support.ui import Demo
 
+from tfmon.errors import ExperimentError
 from tfmon.model.events import EndRequested, LaneStarted
 from tfmon.model.lane_events import READY, TRACING
-from tfmon.model.ports import ExperimentError
 from tfmon.model.series import KEPT
 from tfmon.model.spec import LaneSpec
 from tfmon.series import lanes as lanes_module

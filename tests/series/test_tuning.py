@@ -6,8 +6,8 @@ import pytest
 from support.waiting import wait_for
 
 from tfmon.analysis.tuning_trials import answer_text, best_of, news
+from tfmon.errors import ExperimentError
 from tfmon.model.lane_events import PAUSED, RACING
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, UNDONE
 from tfmon.series import tuning

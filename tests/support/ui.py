@@ -10,7 +10,7 @@ from support.events import SECOND, Clock, gpu_sample
 from tfmon.analysis.crossover_curve import crossover_of
 from tfmon.analysis.statistics import pairs_of
 from tfmon.api.program import Program
-from tfmon.errors import TfmonError
+from tfmon.errors import ExperimentError, TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.model import histogram
 from tfmon.model.control_messages import Command
@@ -26,7 +26,7 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.ports import ExperimentError, RunInfo, Say, ScenarioRow, Source
+from tfmon.model.ports import RunInfo, Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
 from tfmon.model.series import PairMeasured, SeriesEnded, VisitBegan, VisitEnded, state_after
@@ -482,10 +482,7 @@ class DemoSource(Source):
         self.ask(command)
 
     def ask(self, command: Command, timeout_s: float | None = None) -> str:
-        try:
-            return Program.perform(self, command)
-        except ExperimentError as error:
-            raise TfmonError(str(error)) from None
+        return Program.perform(self, command)
 
     def stop(self) -> None:
         self.lanes.stop()

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from tfmon import units
 from tfmon.analysis.intervals import LEAST_PAIRS, trimmed_in_time
 from tfmon.analysis.statistics import compare
+from tfmon.errors import ExperimentError
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
-from tfmon.model.ports import ExperimentError
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
 from tfmon.model.series import CROSSOVER, Attempt, SeriesPlan, SeriesState

@@ -17,11 +17,11 @@ from tfmon.analysis.causes import Cause, setting_text
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.series_layout import settings_text
 from tfmon.analysis.statistics import gain
+from tfmon.errors import ExperimentError
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, STEPS_PER_EXECUTION, KnobValue, find
 from tfmon.model.lane_events import SEES_BATCHES
 from tfmon.model.lane_state import LaneState
 from tfmon.model.periods import KnobChange, Period
-from tfmon.model.ports import ExperimentError
 from tfmon.model.readings import SPENDING, Estimate
 from tfmon.model.series import (
     KEPT,

@@ -89,7 +89,10 @@ class Program(Run):
         self.experiments = ExperimentControl(self.session, self.lanes)
         Repeat(self.session, self.lanes.repeat)
         self.profiles = Profiling(self.session, self.lanes)
-        self.ending = Ending(self.session, self.lanes, race_options)
+        self._unhealthy = ""
+        self.session.listen(self._finish_when_narrow)
+        if race_options.fail_on:
+            self.session.listen(self._finish_when_unhealthy)
         self._outside = contextlib.ExitStack()
         if race_options.notify and race_options.notify not in TERMINAL:
             race = race_options.baseline_race
@@ -176,7 +179,7 @@ class Program(Run):
         """Return the output and the exit code."""
         from tfmon.reports.race_report import to_text  # late: it is slow to load
 
-        result, code = analyse(self.session.snapshot()), self.ending.exit_code_of_race(interrupted)
+        result, code = analyse(self.session.snapshot()), self._exit_code(interrupted)
         if not result.snapshot.lanes:
             return "", code
         return (summarise(result, self.header).to_json() if as_json else to_text(result)), code
@@ -348,51 +351,40 @@ class Program(Run):
                 self._search = find_gpus(self._options.interpreter)
             return self._search
 
-
-class Ending:
-    """Ends the race automatically. Thread: any."""
-
-    def __init__(self, session: Session, lanes: LaneGroup, race_options: RaceOptions) -> None:
-        self._session, self._lanes = session, lanes
-        self._until_ci, self._fail_on = race_options.until_ci, {FAIL_ON[name] for name in race_options.fail_on}
-        self._unhealthy = ""
-        if self._until_ci is not None:
-            session.listen(self._finish_when_narrow)
-        if self._fail_on:
-            session.listen(self._finish_when_unhealthy)
-
     @property
     def unhealthy(self) -> str:
         """The first lane and concern of `fail_on` so far, or ""."""
-        snapshot = self._session.snapshot()
-        lanes = snapshot.lanes if self._fail_on and not self._unhealthy else ()
+        fails = {FAIL_ON[name] for name in self._options.fail_on}
+        snapshot = self.session.snapshot()
+        lanes = snapshot.lanes if fails and not self._unhealthy else ()
         result = ((lane, concern) for lane in lanes for concern in concerns(snapshot, lane))
-        texts = (f"{lane.title}: {concern.text}" for lane, concern in result if concern.id in self._fail_on)
+        texts = (f"{lane.title}: {concern.text}" for lane, concern in result if concern.id in fails)
         return next(texts, self._unhealthy)
 
     def _finish_when_narrow(self, event: Event) -> None:
-        if not isinstance(event, SliceEnded) or self._until_ci is None:
+        until_ci = self._options.until_ci
+        if not isinstance(event, SliceEnded) or until_ci is None:
             return
-        ranking = analyse(self._session.snapshot()).verdict.ranking
-        if ranking and all(rank.ratio.half_width <= self._until_ci for rank in ranking):
-            self._lanes.finish()
+        ranking = analyse(self.session.snapshot()).verdict.ranking
+        if ranking and all(rank.ratio.half_width <= until_ci for rank in ranking):
+            self.lanes.finish()
 
     def _finish_when_unhealthy(self, event: Event) -> None:
         if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
-            self._session.accept(Interrupted(reason=f"ended by --fail-on: {result}"))
-            self._lanes.finish()
+            self.session.accept(Interrupted(reason=f"ended by --fail-on: {result}"))
+            self.lanes.finish()
 
     def exit_code(self) -> int:
         """Return the exit code for the lanes."""
-        phases = [lane.phase for lane in self._session.snapshot().lanes]
+        phases = [lane.phase for lane in self.session.snapshot().lanes]
         if ABSENT in phases:
             return errors.EXIT_DEVICE_ABSENT
         return errors.EXIT_LANE_FAILED if FAILED in phases else errors.EXIT_FINE
 
-    def exit_code_of_race(self, interrupted: str) -> int:
+    def _exit_code(self, interrupted: str) -> int:
         """Return the exit code of the race or command."""
-        lanes, ours = self._session.snapshot().lanes, self.exit_code()
+        lanes, ours = self.session.snapshot().lanes, self.exit_code()
         if self.unhealthy:
             return errors.EXIT_UNHEALTHY
         command_ended = len(lanes) == 1 and lanes[0].script.command and lanes[0].end.event is not None

@@ -249,8 +249,8 @@ def _race(options: RaceOptions, info: ScenarioInfo, tell: Tell | None, *, check:
     analysis = analyse(program.session.snapshot())
     result = summarise(analysis, program.header)
     result = replace(result, table=to_text(analysis, result))
-    if check and (program.ending.unhealthy or program.ending.exit_code() != errors.EXIT_FINE):
-        raise LaneFailedError(result, program.ending.unhealthy)
+    if check and (program.unhealthy or program.exit_code() != errors.EXIT_FINE):
+        raise LaneFailedError(result, program.unhealthy)
     return result
 
 

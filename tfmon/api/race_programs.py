@@ -82,7 +82,7 @@ class SeriesProgram(Program):
         # The settings are restored by now, which began another period.
         measured = replace(measured, experiment=known.experiment, tuned=known.tuned, recording=known.recording)
         result = analyse(measured)
-        code = self.ending.exit_code() or (errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL)
+        code = self.exit_code() or (errors.EXIT_FINE if result.answered else errors.EXIT_CANNOT_TELL)
         return (series_to_json if as_json else to_text)(result), errors.EXIT_INTERRUPTED if interrupted else code
 
 

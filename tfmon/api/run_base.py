@@ -80,7 +80,7 @@ class Run(ABC):
         raise NotImplementedError
 
     def perform(self, command: Command) -> str:
-        """Carry out a request; raises TfmonError or ExperimentError."""
+        """Carry out a request; raises TfmonError."""
         raise NotImplementedError
 
     def announce(self) -> None:

@@ -20,7 +20,6 @@ from tfmon.model import codec
 from tfmon.model.control_messages import Command
 from tfmon.model.event_base import Event
 from tfmon.model.lane_events import PAUSED
-from tfmon.model.ports import ExperimentError
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread
@@ -150,7 +149,7 @@ class Server:
             self._interrupted.take(signal_name)
 
     def perform(self, command: Command) -> str:
-        """Carry out a request; raises TfmonError or ExperimentError."""
+        """Carry out a request; raises TfmonError."""
         match command.action:
             case "end run":
                 self._end(command.name)
@@ -246,8 +245,6 @@ class Connection:
             answer = sockets.Answer(number=number, text=self._server.perform(command))
         except TfmonError as error:
             answer = sockets.Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
-        except ExperimentError as error:
-            answer = sockets.Answer(number=number, error=str(error))
         except Exception as error:  # noqa: BLE001 - the run continues after any error
             reason = f"{describe(command)} failed: {type(error).__name__}: {error}"
             answer = sockets.Answer(number=number, error=reason)

@@ -49,7 +49,7 @@ def crossover(chosen: RaceOptions, knob: str, low: float | None, high: float | N
       tfmon crossover large-dense --from 16 --to 1024 --lane cpu --lane gpu
     """
     from tfmon.analysis.crossover_curve import plan_crossover
-    from tfmon.model.ports import ExperimentError
+    from tfmon.errors import ExperimentError
 
     info = chosen.info
     if len(chosen.lanes) > 2:

@@ -17,10 +17,6 @@ ANSWER_S = 5.0
 Say: TypeAlias = Callable[[str], object]
 
 
-class ExperimentError(ValueError):
-    """An experiment is not possible."""
-
-
 class Controls(Protocol):
     """Requests of a series to the lanes."""
 

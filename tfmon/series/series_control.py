@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from tfmon.analysis.crossover_curve import plan_crossover
 from tfmon.analysis.tuning_trials import find_change, plan_tuning
-from tfmon.model.ports import Controls, ExperimentError
+from tfmon.errors import ExperimentError
+from tfmon.model.ports import Controls
 from tfmon.model.series import TUNING, SeriesState
 from tfmon.model.session import Session, Snapshot
 from tfmon.series.crossover import Crossover
