@@ -69,9 +69,11 @@ def show(viewer: Viewer, screen: ScreenOptions) -> None:
         app.run(mouse=screen.mouse)
         if app.broken is not None:
             _flush_input()
+            failed = f"the screen failed: {described(app.broken)}"
             if viewer.detachable:
-                raise _screen_failed(app.broken, "the run goes on: tfmon attach shows it, with --end it ends")
-            say(f"the screen failed: {described(app.broken)}")
+                hint = "the run goes on: tfmon attach shows it, with --end it ends"
+                raise TfmonError(failed, hint, exit_code=EXIT_LANE_FAILED)
+            say(failed)
             say("the race goes on without it; Ctrl+C ends it and prints the result")
             follow(viewer, lambda: bool(interrupted.signal))
             viewer.request_end(interrupted.signal)
@@ -97,10 +99,6 @@ def _app(
         characters=screen.charset,
         keymap=config_file().keys,
     )
-
-
-def _screen_failed(error: Exception, hint: str = "") -> TfmonError:
-    return TfmonError(f"the screen failed: {described(error)}", hint, exit_code=EXIT_LANE_FAILED)
 
 
 def _flush_input() -> None:
@@ -131,7 +129,7 @@ def replay(recording: Recording, screen: ScreenOptions, *, at_end: bool = False)
     if app.broken is not None:
         _flush_input()
         hint = f"the recording stays as it is: tfmon replay {recording.path} --headless prints its result"
-        raise _screen_failed(app.broken, hint)
+        raise TfmonError(f"the screen failed: {described(app.broken)}", hint, exit_code=EXIT_LANE_FAILED)
     return EXIT_INTERRUPTED if ending is None else EXIT_FINE
 
 

@@ -53,16 +53,18 @@ def attach(screen: ScreenOptions, run: str, end: bool) -> None:
     if not end and (why := flags.why_no_screen()):
         raise UsageError(f"{why}: attach needs the screen", "tfmon attach --end, and tfmon runs, do without")
     host, slash, name = run.partition("/")
-    if host and slash and not Path(run).exists():
-        viewer = _remote_viewer(host, name or "last", screen, end=end)
-    else:
-        viewer = _local_viewer(run, screen, end=end)
+    is_remote = bool(host and slash and not Path(run).exists())
+    viewer = _remote_viewer(host, name or "last", end=end) if is_remote else _local_viewer(run, end=end)
+    if isinstance(viewer, Path):
+        _show_recording(viewer, screen)
+    viewer.connect()
     if end:
         _end(viewer)
     _show(viewer, screen)
 
 
-def _local_viewer(word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
+def _local_viewer(word: str, *, end: bool) -> Viewer | Path:
+    """Return the viewer of a run under way, or the recording of one that is over."""
     from tfmon.api import sockets
     from tfmon.api.viewer import Viewer
     from tfmon.recordings import library
@@ -72,35 +74,31 @@ def _local_viewer(word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
     if run is None:
         path = library.find(word)
         _check_over(library.run_id(path), running=is_locked(path), end=end)
-        _show_recording(path, screen)
+        return path
     try:
-        viewer = Viewer(sockets.connect(run.path))
+        return Viewer(sockets.connect(run.path))
     except OSError as error:
-        raise TfmonError(
-            f"{run.name} cannot be attached to: {error}", "tfmon runs says whether it is over"
-        ) from None
-    viewer.connect()
-    return viewer
+        hint = "tfmon runs says whether it is over"
+        raise TfmonError(f"{run.name} cannot be attached to: {error}", hint) from None
 
 
-def _remote_viewer(host: str, word: str, screen: ScreenOptions, *, end: bool) -> Viewer:
+def _remote_viewer(host: str, word: str, *, end: bool) -> Viewer | Path:
     from tfmon.api.remote_runs import RemoteRuns
     from tfmon.api.viewer import Viewer
 
     remote = RemoteRuns(host)
     try:
         if connection := remote.connect(word):
-            viewer = Viewer(connection, remote=remote)
-            viewer.connect()
-            return viewer
+            return Viewer(connection, remote=remote)
         run = remote.find(word)
         _check_over(f"{host}/{run.id}", running=run.running, end=end)
         path = remote.fetch(run)
-        click.echo(f"copied from {host}: tfmon replay, diff and export take {path}", err=True)
-        _show_recording(path, screen)
     except BaseException:
         remote.close()
         raise
+    remote.close()
+    click.echo(f"copied from {host}: tfmon replay, diff and export take {path}", err=True)
+    return path
 
 
 def prepared(make: Callable[[], Made], *, as_json: bool, notes: Iterable[str] = ()) -> Made:

@@ -119,15 +119,16 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         remote = RemoteRuns(host)
         listed, live = remote.recorded(), remote.runs
         remote.close()
+    attachable = {run.name: run for run in live}
     if as_json:
-        attachable = {run.name: run for run in live}
         rows = [_run_json(run, host, attachable.pop(run.id, None)) for run in listed]
         for name, run in attachable.items():
             facts = {"pid": run.pid, "scenario": run.scenario, "tfmon": run.tfmon, "attachable": True}
             rows.append({"id": name, "host": host, **facts})
         click.echo(json.dumps(rows, indent=2, allow_nan=False))
         return
-    lines = _run_lines(listed, [run for run in live if host or not run.name.endswith(sweeps.SUFFIX)], host)
+    races = {name: run.scenario for name, run in attachable.items() if host or not name.endswith(sweeps.SUFFIX)}
+    lines = _run_lines(listed, races, f"{host}/" if host is not None else "")
     if host is not None:
         more = f"tfmon attach {host}/RUN shows one; of one that is over, the recording is copied here"
         lines = [*lines, "", more] if lines else [f"no race was recorded on {host} yet, and none is under way"]
@@ -136,14 +137,12 @@ def runs(host: str | None, as_json: bool, listing: str | None, keeping: tuple[st
         if listed:
             used = f"{units.memory(sum(run.bytes for run in listed))} of {units.memory(library.LIMIT_BYTES)}"
             lines += ["", f"{used} in {library.folder()}; the oldest are dropped first"]
-        lines += _sweep_lines({run.name for run in live})
+        lines += _sweep_lines(attachable)
     for line in lines:
         click.echo(fitted(line))
 
 
-def _run_lines(listed: Sequence[RunInfo], live: Sequence[RunnerGreeting], host: str | None) -> list[str]:
-    prefix = f"{host}/" if host is not None else ""
-    attachable = {run.name: run.scenario for run in live}
+def _run_lines(listed: Sequence[RunInfo], attachable: dict[str, str], prefix: str) -> list[str]:
     width = max((len(info.id) for info in listed), default=0)
     lines = []
     for info in listed:
