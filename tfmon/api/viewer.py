@@ -66,6 +66,8 @@ class Viewer(Run, Source):
         self._numbers = itertools.count(1)
         self._answers: dict[int, futures.Future[sockets.Answer]] = {}
         self.left = False
+        self.died = False
+        """Whether the connection ended without a valid message."""
         self._ending = False
 
     def connect(self) -> None:
@@ -142,17 +144,13 @@ class Viewer(Run, Source):
         return replace(sample, monitor_cpu_pct=sample.monitor_cpu_pct + viewer_pct)
 
     def _lose(self, reason: str) -> None:
+        self.died = self.ended is None and not self.left
         self.over.set()
         answer = sockets.Answer(number=0, error=reason or self.lost_error().message)
         while self._answers:
             self._answers.popitem()[1].set_result(answer)
         if self.died or not (self._ending or self.left):
             self.tell(reason or (self.lost_error().line if self.died else "the run has ended"))
-
-    @property
-    def died(self) -> bool:
-        """Whether the connection ended without a valid message."""
-        return self.over.is_set() and self.ended is None and not self.left
 
     def lost(self) -> str:
         """Return a line about a dead runner."""
