@@ -25,10 +25,10 @@ from tfmon.api.sockets import Answer, Ended, FromRunner, RunnerGreeting
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError
 from tfmon.model import codec
-from tfmon.model.control_messages import Command
 from tfmon.model.events import BadLine
 from tfmon.model.header import SCHEMA
 from tfmon.model.lane_events import PAUSED
+from tfmon.model.requests import Command
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system import threads

@@ -13,7 +13,6 @@ from tfmon.api.program import Program
 from tfmon.errors import ExperimentError, TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.model import histogram
-from tfmon.model.control_messages import Command
 from tfmon.model.events import HostConnected, HostLost, KnobRequested, LaneEnded, LaneStarted, LinkMeasured
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import (
@@ -29,6 +28,7 @@ from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import RunInfo, Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
+from tfmon.model.requests import Command
 from tfmon.model.series import PairMeasured, SeriesEnded, VisitBegan, VisitEnded, state_after
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes

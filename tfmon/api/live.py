@@ -21,8 +21,8 @@ from tfmon.api.settings import ScreenOptions, config_file
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, described
 from tfmon.lanes.suspend import has_shell, suspend_job, suspend_with
-from tfmon.model.control_messages import Command
 from tfmon.model.ports import RunInfo, Source
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.recordings import library, sweeps
 from tfmon.recordings.header_lines import RecordingError

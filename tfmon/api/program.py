@@ -34,7 +34,6 @@ from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.suspend import Suspender
 from tfmon.lanes.watchdog import Watchdog
-from tfmon.model.control_messages import Command
 from tfmon.model.event_base import Event
 from tfmon.model.events import Interrupted, RaceBegan
 from tfmon.model.folder_views import describe
@@ -45,6 +44,7 @@ from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
 from tfmon.model.race import Race
 from tfmon.model.readings import HostSample
+from tfmon.model.requests import Command
 from tfmon.model.session import Session
 from tfmon.probes.base import Gpu, Probe, Ticker
 from tfmon.probes.find_gpus import GpuSearch, find_gpus, gpu_probes, look, read_visibility, with_devices

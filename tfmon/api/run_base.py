@@ -28,7 +28,7 @@ from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.suspend import Suspender, suspend_with
 from tfmon.model.codec import clean
-from tfmon.model.control_messages import Command
+from tfmon.model.requests import Command
 from tfmon.model.session import Session
 from tfmon.system.threads import start_thread
 

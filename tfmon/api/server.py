@@ -17,9 +17,9 @@ from tfmon.api import sockets
 from tfmon.api.run_base import Interruption, Run
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, TfmonError
 from tfmon.model import codec
-from tfmon.model.control_messages import Command
 from tfmon.model.event_base import Event
 from tfmon.model.lane_events import PAUSED
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread

@@ -24,11 +24,11 @@ from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.lanes.suspend import Suspender
-from tfmon.model.control_messages import Command
 from tfmon.model.events import RecordingChanged
 from tfmon.model.folder_views import describe
 from tfmon.model.knobs import KnobError, KnobValue, Settings, exact, guess_settings, parse_settings
 from tfmon.model.race import RecordingState
+from tfmon.model.requests import Command
 from tfmon.model.series import SWEEP, Attempt, SeriesEnded, SeriesPlan, SeriesState, SeriesStep, kind_of
 from tfmon.model.session import Session
 from tfmon.model.spec import KINDS, SpecError, counted, devices_of, obstacle

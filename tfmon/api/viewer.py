@@ -22,12 +22,12 @@ from tfmon.api.run_base import Run, Tell, state_folder
 from tfmon.catalog import ScenarioInfo, list_scenarios
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
-from tfmon.model.control_messages import Command
 from tfmon.model.event_base import Event
 from tfmon.model.header import SCHEMA
 from tfmon.model.ports import Say, ScenarioRow, Source
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample
+from tfmon.model.requests import Command
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings.header_lines import Known
 from tfmon.system.threads import start_thread

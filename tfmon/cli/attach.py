@@ -201,7 +201,7 @@ def _started(
 def _interrupt(connection: socket.socket) -> None:
     """End a run during the start; at once if the user interrupts again."""
     from tfmon.model import codec
-    from tfmon.model.control_messages import Command
+    from tfmon.model.requests import Command
 
     for command in (Command("end run", name="SIGINT"), Command("end now")):
         with contextlib.suppress(KeyboardInterrupt, OSError):

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from types import CodeType, FrameType
@@ -184,6 +183,4 @@ def stacks(first: int) -> StackReported:
         lines += [
             f'  File "{frame.f_code.co_filename}", line {at} in {frame.f_code.co_name}' for frame, at in calls
         ]
-    return StackReported(
-        at_ns=time.monotonic_ns(), lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES])
-    )
+    return StackReported(lines=tuple(line[:MOST_CHARACTERS] for line in lines[:MOST_LINES]))

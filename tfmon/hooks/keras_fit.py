@@ -10,7 +10,6 @@ import copy
 import math
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -325,7 +324,6 @@ class FitCall:
 
     def _progress(self) -> Progressed:
         return Progressed(
-            at_ns=time.monotonic_ns(),
             doing=self._now,
             epoch=self._epoch,
             epochs=self._epochs,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -113,7 +112,6 @@ class LoopReport:
         """Return the loop's progress."""
         begun = self._epoch - int(main is not None and main.over)
         return Progressed(
-            at_ns=time.monotonic_ns(),
             doing=self.doing,
             epoch=begun if self._batches is not None or main is not None else 0,
             batch=main.steps if main is not None else 0,

@@ -121,14 +121,14 @@ class Lane:
 
     def fail(self, kind: str, message: str, hint: str = "") -> None:
         """Report a failure, and interrupt the script as Ctrl+C does."""
-        self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
+        self.reporter.send(LaneFailed(kind=kind, message=message, hint=hint))
         self.reporter.closed = True
         signal.raise_signal(signal.SIGINT)
 
     def _release(self, reason: str) -> None:
         message = f"{reason}; the script trains on, and is not measured"
         with contextlib.suppress(OSError):
-            self.reporter.send(LaneFailed(at_ns=time.monotonic_ns(), kind="error", message=message))
+            self.reporter.send(LaneFailed(kind="error", message=message))
         self.reporter.end()
 
     def report_model(self, parameters: int) -> None:
@@ -138,16 +138,16 @@ class Lane:
 
     def cannot_know(self, what: str, reason: str) -> None:
         """Report why a value stays unknown."""
-        self.reporter.send(NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
+        self.reporter.send(NotMeasured(what=what, reason=reason))
 
     def describe_step(self, text: str, traits: Iterable[str]) -> None:
         """Report the meaning of a step, and its traits."""
         traits = (*traits, *libraries.traits())
-        self.reporter.send(StepDescribed(at_ns=time.monotonic_ns(), text=text, traits=traits))
+        self.reporter.send(StepDescribed(text=text, traits=traits))
 
     def describe_input(self, traits: Iterable[str]) -> None:
         """Report the traits of the input."""
-        self.reporter.send(InputDescribed(at_ns=time.monotonic_ns(), traits=tuple(traits)))
+        self.reporter.send(InputDescribed(traits=tuple(traits)))
 
     def report_progress(self, progress: Callable[[], Progressed]) -> None:
         """Report progress now and with each window."""
@@ -165,7 +165,6 @@ class Lane:
         if not known:
             self.reporter.send(
                 KnobOffered(
-                    at_ns=time.monotonic_ns(),
                     knob=knob.name,
                     value=value,
                     default=knob.default,
@@ -196,7 +195,7 @@ class Lane:
         if unknown := self.knobs.not_offered:
             self.fail("scenario", *not_offered(unknown, self.knobs.settings))
         self.meter.warm = True
-        self.reporter.send(DefaultsResolved(at_ns=time.monotonic_ns(), values=defaults()))
+        self.reporter.send(DefaultsResolved(values=defaults()))
         self.control.become_ready()
 
     def _window_sent(self) -> None:
@@ -221,7 +220,7 @@ class Lane:
     def _report_uses(self) -> None:
         uses = sys.modules.get(USES)
         if uses is not None and (used := uses.take()):
-            self.reporter.send(PathsUsed(at_ns=time.monotonic_ns(), uses=used))
+            self.reporter.send(PathsUsed(uses=used))
 
     def _deliver(self, request: Request) -> None:
         """Thread: inbox."""

@@ -7,7 +7,6 @@ import fcntl
 import functools
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks.cause_reports import causes
@@ -137,7 +136,7 @@ def report_unmeasured(pipes: LanePipes, what: str, reason: str) -> None:
     """Report an unmeasured value without a lane."""
     from tfmon.model.lane_events import NotMeasured
 
-    _write(pipes, NotMeasured(at_ns=time.monotonic_ns(), what=what, reason=reason))
+    _write(pipes, NotMeasured(what=what, reason=reason))
 
 
 def _write(pipes: LanePipes, event: LaneEvent) -> None:

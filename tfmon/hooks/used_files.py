@@ -117,7 +117,6 @@ def _report(taken: list[tuple[str, str]]) -> None:
 
 
 def _send(taken: list[tuple[str, str]]) -> None:
-    import time
 
     from tfmon.model.codec import encode_message
     from tfmon.model.lane_events import PathsUsed
@@ -129,7 +128,7 @@ def _send(taken: list[tuple[str, str]]) -> None:
     if pipes is None:
         return
     for at in range(0, len(taken), 10):
-        event = PathsUsed(at_ns=time.monotonic_ns(), uses=dict(taken[at : at + 10]))
+        event = PathsUsed(uses=dict(taken[at : at + 10]))
         os.write(pipes.metric_fd, encode_message(event))
     for fd in (opened.metric_fd, opened.knob_fd, opened.lock_fd) if opened is not None else ():
         os.close(fd)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from tfmon.model.control_messages import Command
 from tfmon.model.header import Closed, Header
 from tfmon.model.knobs import KnobValue
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 
 ANSWER_S = 5.0

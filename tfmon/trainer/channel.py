@@ -93,7 +93,6 @@ class Reporter:
     def hello(self, *, reports_stack: bool) -> None:
         """Send the first event of this process."""
         event = Hello(
-            at_ns=time.monotonic_ns(),
             protocol=PROTOCOL,
             pid=os.getpid(),
             python=platform.python_version(),
@@ -104,7 +103,7 @@ class Reporter:
 
     def fail(self, message: str, kind: str = "error", hint: str = "") -> None:
         """Report a failure, and end the process."""
-        self.send(LaneFailed(at_ns=time.monotonic_ns(), kind=kind, message=message, hint=hint))
+        self.send(LaneFailed(kind=kind, message=message, hint=hint))
         self.drain(timeout_s=1.0)
         self.end(1)
 

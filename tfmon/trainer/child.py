@@ -98,11 +98,11 @@ def _live(mailbox: Mailbox[Any], reporter: Reporter) -> None:
         raise Failure("protocol", f"the first request was {type(request).__name__}, not Assign")
     path = Path(request.scenario)
     account.switch(START, IMPORTS)
-    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=IMPORTING))
+    reporter.send(PhaseEntered(phase=IMPORTING))
     _import_tensorflow()
     reporter.send(_set_up_device(request))
     account.switch(BEFORE, "building")
-    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=BUILDING))
+    reporter.send(PhaseEntered(phase=BUILDING))
     _in_user_code(path, lambda: _train(path, request, mailbox, reporter))
 
 
@@ -126,14 +126,13 @@ def _train(path: Path, assign: Assign, mailbox: Mailbox[Any], reporter: Reporter
         raise Failure("scenario", str(error), "--set KNOB=VALUE sets it") from error
     reporter.send(
         Built(
-            at_ns=time.monotonic_ns(),
             parameters=steps.parameters,
             examples=pipelines.examples,
             settings=dict(assign.settings),
         )
     )
     account.switch(BEFORE, TRACE)
-    reporter.send(PhaseEntered(at_ns=time.monotonic_ns(), phase=TRACING))
+    reporter.send(PhaseEntered(phase=TRACING))
     Loop(pipelines, steps, assign, mailbox, reporter).run()
     # Destroying the objects would take up to a second.
     _exit()

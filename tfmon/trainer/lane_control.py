@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -90,7 +89,7 @@ class LaneControl:
 
     def enter(self, phase: str, *, later: bool = False) -> None:
         """Report a phase, now or with the next event."""
-        event = PhaseEntered(at_ns=time.monotonic_ns(), phase=phase)
+        event = PhaseEntered(phase=phase)
         if not (later and self._reporter.offer(event, later=True)):
             self._reporter.send(event)
 
@@ -153,7 +152,6 @@ class LaneControl:
         """Report why a knob is not changed."""
         self._reporter.send(
             KnobRefused(
-                at_ns=time.monotonic_ns(),
                 request=request.request,
                 knob=request.knob,
                 value=request.value,
@@ -288,8 +286,8 @@ class LaneControl:
             self.report_profile_failure(request, error.message)
         else:
             profile = replace(profile, counters=request.counters)
-            self._reporter.send(Profiled(at_ns=time.monotonic_ns(), folder=request.folder, profile=profile))
+            self._reporter.send(Profiled(folder=request.folder, profile=profile))
 
     def report_profile_failure(self, request: TakeProfile, reason: str) -> None:
         """Report why no profile was taken."""
-        self._reporter.send(ProfileFailed(at_ns=time.monotonic_ns(), folder=request.folder, reason=reason))
+        self._reporter.send(ProfileFailed(folder=request.folder, reason=reason))

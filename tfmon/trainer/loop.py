@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections import deque
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -92,7 +91,7 @@ class Loop:
             account.steps_end(AFTER)
             self._reporter.send(account.report(last=True))
             done, measured = self.control.clock.done, self.control.measured_steps
-            self._reporter.send(Finished(at_ns=time.monotonic_ns(), steps=done, measured=measured))
+            self._reporter.send(Finished(steps=done, measured=measured))
             self._reporter.drain(timeout_s=1.0)
         finally:
             self.control.traces.close()

@@ -16,10 +16,10 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import progress_text
 from tfmon.analysis.sweep_ranking import Ranking, rank
 from tfmon.errors import TfmonError
-from tfmon.model.control_messages import Command
 from tfmon.model.lane_events import PAUSED
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import Source
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.system.threads import start_thread
 from tfmon.ui.keys import TABS, key_of

@@ -13,10 +13,10 @@ from textual.binding import BindingType
 from tfmon import units
 from tfmon.analysis.crossover_curve import FIRST_PAIRS, MOST_PAIRS, differ_only_in, range_around, values_of
 from tfmon.analysis.prediction import round_s
-from tfmon.model.control_messages import Command
 from tfmon.model.knobs import Knob, KnobError, short_name, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import RunInfo, Source
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span

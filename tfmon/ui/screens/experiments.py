@@ -11,9 +11,9 @@ from tfmon.analysis.result import HISTORY_HEADS
 from tfmon.analysis.series_layout import SeriesTable
 from tfmon.analysis.series_tables import crossover_table, progress_text, sweep_table, tuning_table
 from tfmon.analysis.sweep_ranking import Ranking
-from tfmon.model.control_messages import Command
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_state import LaneState
+from tfmon.model.requests import Command
 from tfmon.model.series import CROSSOVER, TUNING
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import KINDS

@@ -12,11 +12,11 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.others import is_free
-from tfmon.model.control_messages import Command
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading, known
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import SHORT_INSTANCE
 from tfmon.ui.monitor import Monitor

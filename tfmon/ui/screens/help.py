@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tfmon.model.control_messages import Command
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.ui.keys import BY_ID, Key, label, listed_keys
 from tfmon.ui.monitor import Monitor

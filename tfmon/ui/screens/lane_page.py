@@ -18,13 +18,13 @@ from tfmon.analysis.health import concerns
 from tfmon.analysis.memory_peak import latest_peaks, memory_sentence
 from tfmon.analysis.others import gpu_others, windows_with_others
 from tfmon.analysis.run_account import account_lines, account_of
-from tfmon.model.control_messages import Command
 from tfmon.model.gpu_samples import GpuActivity, GpuSample
 from tfmon.model.host_states import HISTORY_SAMPLES
 from tfmon.model.lane_state import VERSIONS, LaneState
 from tfmon.model.lane_use import GpuPart
 from tfmon.model.race import Machine
 from tfmon.model.readings import NOT_READ, HostSample, Missing, Reading, known
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.ui.render import chart, reading_rows
 from tfmon.ui.render.reading_rows import UNKNOWN, time_parts

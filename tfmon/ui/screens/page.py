@@ -9,10 +9,10 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from tfmon.errors import TfmonError
-from tfmon.model.control_messages import Command
 from tfmon.model.knobs import KnobError, find, short_name
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ANSWER_S
+from tfmon.model.requests import Command
 from tfmon.ui.keys import BY_ID
 from tfmon.ui.lines import Lines, StyledScreen
 from tfmon.ui.monitor import LEAVE, Monitor

@@ -10,11 +10,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from tfmon.model.control_messages import Command
 from tfmon.model.lane_events import PAUSED, RACING
 from tfmon.model.lane_state import FAILED, LaneState
 from tfmon.model.periods import why_mode_stays
 from tfmon.model.race import CONCURRENT, TURNS
+from tfmon.model.requests import Command
 from tfmon.ui.keys import RACE_KEYS, REPLAY_KEYS, watches
 from tfmon.ui.lines import Lines
 from tfmon.ui.monitor import Monitor

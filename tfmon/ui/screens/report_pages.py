@@ -14,12 +14,12 @@ from tfmon.analysis.compare_profiles import GROUPINGS, DiffRow, ProfiledSide, co
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
 from tfmon.analysis.run_account import Account, account_lines, account_of
 from tfmon.errors import TfmonError
-from tfmon.model.control_messages import Command
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_events import PAUSED
 from tfmon.model.lane_relations import ordered_settings
 from tfmon.model.lane_state import LaneState
 from tfmon.model.ports import ANSWER_S
+from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 from tfmon.ui.monitor import Monitor
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, beside, crop, meter, styled_lines
