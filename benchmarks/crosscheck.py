@@ -271,7 +271,7 @@ def trace(rounds: int) -> Iterator[Row]:
 
     from tfmon.profile import loop_thread
     from tfmon.profile.breakdown import read_profile
-    from tfmon.profile.trace import STEP, both, read_space, total
+    from tfmon.profile.trace import STEP, Times, read_space
 
     times: dict[str, list[tuple[float, float]]] = {"step time": [], "input wait": [], "ten largest operations": []}
     for _ in range(rounds):
@@ -284,7 +284,7 @@ def trace(rounds: int) -> Iterator[Row]:
         spans = [loop.steps[number] for number in compared]
         ms = [sum(steps[number][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")]
         times["step time"].append((sum(end - start for start, end in spans) / 1e12, ms[0] / 1e3))
-        times["input wait"].append((total(both(loop.input, spans)) / 1e12, ms[1] / 1e3))
+        times["input wait"].append(((loop.input & Times(spans)).total / 1e12, ms[1] / 1e3))
         largest = sorted((part for part in profile.parts if part.runs), key=lambda part: -part.self_ns)[:10]
         self_us = sum(operations[part.kind, part.name]["total_self_time"] for part in largest)
         ours_s = sum(part.self_ns for part in largest) * profile.steps / 1e9

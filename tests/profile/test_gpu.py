@@ -24,7 +24,7 @@ from tfmon.model.readings import Missing
 from tfmon.profile.breakdown import profile_of
 from tfmon.profile.operations import OpRun
 from tfmon.profile.parts import MOST_PARTS, SMALLER, shared
-from tfmon.profile.trace import Space, total, unite
+from tfmon.profile.trace import Space, Times
 
 COMPUTE, TO_DEVICE, TO_HOST = "Stream #13(Kernel)", "Stream #14(MemcpyH2D)", "Stream #15(MemcpyD2H)"
 
@@ -246,6 +246,6 @@ operation = st.tuples(st.integers(-50, 1050), st.integers(0, 300), st.integers(0
 def test_the_shares_add_up_to_the_time_in_which_anything_ran(operations):
     runs = [OpRun("a", "A", "CPU", start, start + length, 0, *where) for start, length, *where in operations]
     shares = shared(runs, (0, 1000))
-    ran = unite((max(0, run.start_ps), min(1000, run.end_ps)) for run in runs)
-    assert sum(shares) == pytest.approx(total(ran))
+    ran = Times((max(0, run.start_ps), min(1000, run.end_ps)) for run in runs)
+    assert sum(shares) == pytest.approx(ran.total)
     assert all(-1e-6 <= share <= run.end_ps - run.start_ps + 1e-6 for share, run in zip(shares, runs, strict=True))

@@ -13,7 +13,7 @@ from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.profile import Call, Ops
 from tfmon.model.readings import known
 from tfmon.profile.breakdown import profile_of
-from tfmon.profile.trace import TraceError, both, total, unite, without, write_chrome
+from tfmon.profile.trace import Times, TraceError, write_chrome
 from tfmon.reports.profile_report import WIDTH, to_json, to_text
 
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8)
@@ -25,13 +25,13 @@ def moments(times) -> set[int]:
 
 @given(spans, spans)
 def test_sets_of_time_behave_as_sets_and_are_sorted(left, right):
-    a, b = unite(left), unite(right)
+    a, b = Times(left), Times(right)
     assert moments(a) == moments(left)
-    assert moments(both(a, b)) == moments(left) & moments(right)
-    assert moments(without(a, b)) == moments(left) - moments(right)
-    assert total(a) == len(moments(left))
+    assert moments(a & b) == moments(left) & moments(right)
+    assert moments(a - b) == moments(left) - moments(right)
+    assert a.total == len(moments(left))
     assert all(before[1] < after[0] for before, after in itertools.pairwise(a)), "intervals that touch are one"
-    for times in (a, both(a, b), without(a, b)):
+    for times in (a, a & b, a - b):
         assert all(start < end for start, end in times)
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(times))
 

@@ -16,7 +16,7 @@ from tfmon.model.profile import MemoryPeak, Profile
 from tfmon.model.readings import Missing
 from tfmon.profile import loop_thread
 from tfmon.profile.breakdown import read_profile
-from tfmon.profile.trace import STEP, both, read_space, total
+from tfmon.profile.trace import STEP, Times, read_space
 
 CLOSE = {"rel": 0.03}
 pytestmark = pytest.mark.tensorflow
@@ -57,7 +57,7 @@ def test_a_trace_of_a_net_that_waits_for_its_input(tmp_path):
         sum(steps[str(number)][name] for number in compared) for name in ("stepTimeMs", "infeedTimeMs")
     )
     assert sum(end - start for start, end in spans) / 1e9 == pytest.approx(step_ms, **CLOSE)
-    assert total(both(loop.input, spans)) / 1e9 == pytest.approx(input_ms, **CLOSE)
+    assert (loop.input & Times(spans)).total / 1e9 == pytest.approx(input_ms, **CLOSE)
     assert sum(part.step_ns for part in profile.parts) == pytest.approx(profile.step_ns)
 
 

@@ -27,19 +27,7 @@ from tfmon.profile.loop_thread import FunctionBuild, LoopThread
 from tfmon.profile.memory import memory_peaks
 from tfmon.profile.operations import OpRun, executed
 from tfmon.profile.parts import LONGEST_NAME, parts_of
-from tfmon.profile.trace import (
-    STEP,
-    Space,
-    Times,
-    TraceError,
-    both,
-    everything,
-    read_space,
-    total,
-    unite,
-    without,
-    write_chrome,
-)
+from tfmon.profile.trace import STEP, Space, Times, TraceError, everything, read_space, write_chrome
 
 TOP = 10
 
@@ -77,16 +65,16 @@ def profile_of(space: Space, *, on_gpu: bool = False, marker: str = STEP, parts:
     Raises: TraceError if no step is marked.
     """
     gpus = gpu_trace.read(space)
-    loop = loop_thread.find(space, marker, max((gpu.until_ps for gpu in gpus), default=0))
+    loop = loop_thread.find(space, marker, max((run.end_ps for gpu in gpus for run in gpu.runs), default=0))
     steps = len(loop.steps)
     lines = loop_thread.host_lines(space)
     cpu = executed(lines, loop)
     host_only = on_gpu and not gpus
     devices = tuple(sorted((gpu_trace.busy(gpu, loop) for gpu in gpus), key=lambda device: -device.kernels_ns))
-    runs = [run for gpu in gpus for run in gpu.runs] if gpus else cpu.step
+    runs = [run for gpu in gpus for run in gpu.kernels] if gpus else cpu.step
     sync_ns, other_ns = _rest(loop, gpus, host_only)
     starts = sorted(build.span[0] for build in (*loop.tracings, *loop.compilings))
-    working = [run for gpu in gpus for run in (*gpu.runs, *gpu.copying)] if gpus else [] if on_gpu else runs
+    working = [run for gpu in gpus for run in gpu.runs] if gpus else [] if on_gpu else runs
     profile = Profile(
         steps=steps,
         step_ns=loop.per_step(loop.window),
@@ -126,14 +114,14 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
     if not loop.known:
         return NO_STEP
     per_step = loop.per_step
-    compute = both(loop.calls, unite((run.start_ps, run.end_ps) for run in runs or ()))
-    tracing = without(loop.traced, compute)
-    compiling = without(without(loop.compiled, compute), tracing)
-    dispatch = without(without(without(loop.calls, compute), tracing), compiling)
+    compute = loop.calls & Times(run.span for run in runs or ())
+    tracing = loop.traced - compute
+    compiling = loop.compiled - compute - tracing
+    dispatch = loop.calls - compute - tracing - compiling
     return Call(
         total_ns=per_step(loop.calls),
         dispatch_ns=per_step(dispatch),
-        python_ns=per_step(without(dispatch, loop.runtime)) if loop.runtime else NO_RUNTIME,
+        python_ns=per_step(dispatch - loop.runtime) if loop.runtime else NO_RUNTIME,
         compute_ns=Missing("the step runs on the GPU") if runs is None else per_step(compute),
         tracing_ns=per_step(tracing),
         compile_ns=per_step(compiling),
@@ -142,18 +130,17 @@ def _call(loop: LoopThread, runs: Sequence[OpRun] | None) -> Call | Missing:
 
 def _rest(loop: LoopThread, gpus: Sequence[GpuTrace], host_only: bool) -> tuple[Reading, float]:
     """Return the loop's other time, with and without work on a GPU."""
-    rest = without(without(without(loop.window, _drain(loop)), loop.input), loop.calls)
+    rest = loop.window - _drain(loop) - loop.input - loop.calls
     if not gpus:
         return (NO_GPU_EVENTS if host_only else WAITS_IN_STEP), loop.per_step(rest)
     if loop.eager:
         return WAITS_UNSEEN, loop.per_step(rest)
-    working = unite(span for gpu in gpus for times in (gpu.kernels, gpu.h2d, gpu.d2h) for span in times)
-    return loop.per_step(both(rest, working)), loop.per_step(without(rest, working))
+    working = Times(run.span for gpu in gpus for run in gpu.runs)
+    return loop.per_step(rest & working), loop.per_step(rest - working)
 
 
 def _drain(loop: LoopThread) -> Times:
-    tail = unite([(max(end for _, end in loop.steps), loop.window[0][1])])
-    return without(without(tail, loop.input), loop.calls)
+    return Times([(max(end for _, end in loop.steps), loop.window[0][1])]) - loop.input - loop.calls
 
 
 def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
@@ -161,7 +148,7 @@ def _ops(runs: Sequence[OpRun], loop: LoopThread) -> Ops | Missing:
     window = loop.window[0]
     inside = [run for run in runs if run.start_ps < window[1] and run.end_ps > window[0]]
     self_ps = sum(run.self_ps for run in inside)
-    busy_ps = total(both(unite((run.start_ps, run.end_ps) for run in inside), loop.window))
+    busy_ps = (Times(run.span for run in inside) & loop.window).total
     if not self_ps or not busy_ps:
         return Missing("the trace shows no operation of the step")
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}

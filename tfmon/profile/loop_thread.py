@@ -8,19 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tfmon.profile.trace import (
-    CALL,
-    Interval,
-    Space,
-    Times,
-    TraceError,
-    TraceEvent,
-    TraceLine,
-    both,
-    total,
-    unite,
-    without,
-)
+from tfmon.profile.trace import CALL, Interval, Space, Times, TraceError, TraceEvent, TraceLine
 
 STEP_STAT = "step_num"
 CALL_STAT = "tf_function_call"
@@ -71,63 +59,61 @@ class LoopThread:
     @property
     def compiled(self) -> Times:
         """Calls in which XLA compiled."""
-        return both(self.calls, unite(compiling.span for compiling in self.compilings))
+        return self.calls & Times(compiling.span for compiling in self.compilings)
 
     def per_step(self, times: Times) -> float:
         """Return the mean time of a step in ns."""
-        return total(times) / 1000 / len(self.steps)
+        return times.total / 1000 / len(self.steps)
 
 
 def find(space: Space, marker: str, until_ps: int = 0) -> LoopThread:
     """Return the thread with the step markers; raises TraceError."""
     line, marks = _marked(space, marker)
-    window = [(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))]
-    if window[0][0] >= window[0][1]:
+    window = Times([(marks[0].start_ps, max(until_ps, *(mark.end_ps for mark in marks)))])
+    if not window:
         raise TraceError("the profile is damaged: its steps took no time")
 
     def times(wanted: Callable[[TraceEvent], bool]) -> Times:
-        return both(unite((event.start_ps, event.end_ps) for event in line.events if wanted(event)), window)
+        return Times(event.span for event in line.events if wanted(event)) & window
 
     marked = [event for event in line.events if event.name == CALL]
     waits = _before(marks, marked) if marked else times(lambda event: event.name in _INPUT)
     if not waits:
         called = {event.stats.get("id") for event in line.events if event.name == RUN}
         taken = (event for line in host_lines(space) for event in line.events if event.name == TAKES_BATCH)
-        waits = both(
-            unite((event.start_ps, event.end_ps) for event in taken if event.stats.get("id") in called), window
-        )
+        waits = Times(event.span for event in taken if event.stats.get("id") in called) & window
     # On the CPU, JAX may continue on other threads.
     jax = bool(until_ps) and any(event.name.startswith(_JAX) for event in line.events)
-    calls = without(times(lambda event: CALL_STAT in event.stats or (jax and event.name.startswith(_JAX))), waits)
-    single = without(without(times(lambda event: event.name in _SINGLE), waits), calls)
-    eager = total(single) > total(calls)
+    calls = times(lambda event: CALL_STAT in event.stats or (jax and event.name.startswith(_JAX))) - waits
+    single = times(lambda event: event.name in _SINGLE) - waits - calls
+    eager = single.total > calls.total
     known = bool(calls) or bool(single)
     if marked:
-        calls = both(unite((call.start_ps, call.end_ps) for call in marked), window)
+        calls = Times(call.span for call in marked) & window
     elif eager:
-        calls = without(unite((mark.start_ps, mark.end_ps) for mark in marks), waits)
+        calls = Times(mark.span for mark in marks) - waits
     inside = _lying_in(list(line.events), *window[0])
     tracings = tuple(_tracings(inside))
     return LoopThread(
         line=line,
-        steps=tuple((mark.start_ps, mark.end_ps) for mark in marks),
+        steps=tuple(mark.span for mark in marks),
         window=window,
         input=waits,
         calls=calls,
         eager=eager,
         known=known,
         xla=jax or any(str(event.stats.get(CALL_STAT, "")).endswith("-xla") for event in line.events),
-        runtime=both(times(lambda event: event.name in _RUNTIME), calls),
-        awaits_xla=both(times(lambda event: event.name == _AWAITS_XLA), calls),
-        traced=both(unite(tracing.span for tracing in tracings), calls),
+        runtime=times(lambda event: event.name in _RUNTIME) & calls,
+        awaits_xla=times(lambda event: event.name == _AWAITS_XLA) & calls,
+        traced=Times(tracing.span for tracing in tracings) & calls,
         tracings=tracings,
         compilings=tuple(_compilings(inside)),
     )
 
 
 def _before(steps: list[TraceEvent], calls: list[TraceEvent]) -> Times:
-    firsts = ((step.start_ps, _lying_in(calls, step.start_ps, step.end_ps)[:1]) for step in steps)
-    return unite((start, call.start_ps) for start, result in firsts for call in result)
+    firsts = ((step.start_ps, _lying_in(calls, *step.span)[:1]) for step in steps)
+    return Times((start, call.start_ps) for start, result in firsts for call in result)
 
 
 def host_lines(space: Space) -> list[TraceLine]:
@@ -168,9 +154,8 @@ def _tracings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
     """A function traced during another tracing is part of it."""
     building = outermost(event for event in events if event.name == BUILDING)
     for call in outermost(event for event in events if str(event.stats.get(CALL_STAT, "")).startswith("traced")):
-        inside = _lying_in(building, call.start_ps, call.end_ps)
-        cost_ps = sum(event.end_ps - event.start_ps for event in inside)
-        yield FunctionBuild(call.name, (call.start_ps, call.end_ps), cost_ps)
+        cost_ps = sum(event.end_ps - event.start_ps for event in _lying_in(building, *call.span))
+        yield FunctionBuild(call.name, call.span, cost_ps)
 
 
 def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
@@ -180,14 +165,12 @@ def _compilings(events: list[TraceEvent]) -> Iterator[FunctionBuild]:
         return
     seen: set[int] = set()
     for call in outermost(event for event in events if CALL_STAT in event.stats or event.name.startswith(_JAX)):
-        inside = _lying_in(result, call.start_ps, call.end_ps)
-        if inside:
+        if inside := _lying_in(result, *call.span):
             seen.update(event.start_ps for event in inside)
-            times = unite((event.start_ps, event.end_ps) for event in inside)
             function = call.name.removeprefix(_JAX).removesuffix(")")
-            yield FunctionBuild(function, (call.start_ps, call.end_ps), total(times))
+            yield FunctionBuild(function, call.span, Times(event.span for event in inside).total)
     for step in result:
         if step.start_ps not in seen:
             match = _FUNCTION.search(f"{step.name} {step.stats.get('name', '')}")
             name = (match[1] if match else "") or "a function"
-            yield FunctionBuild(name, (step.start_ps, step.end_ps), step.end_ps - step.start_ps)
+            yield FunctionBuild(name, step.span, step.end_ps - step.start_ps)

@@ -41,6 +41,13 @@ class OpRun:
     thread: Hashable = None
     layer: int = 0
     """A lower layer hides it, see `parts`."""
+    bytes: int | None = None
+    """The size of a copy, if known."""
+
+    @property
+    def span(self) -> Interval:
+        """Start and end."""
+        return self.start_ps, self.end_ps
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from tfmon.model.profile import Part
 from tfmon.profile.loop_thread import LoopThread
 from tfmon.profile.operations import OpRun
-from tfmon.profile.trace import Interval, Times, both, unite, without
+from tfmon.profile.trace import Interval, Times
 
 MOST_PARTS = 500
 """The rest is one part, because messages are limited."""
@@ -45,7 +45,7 @@ def parts_of(runs: Sequence[OpRun], loop: LoopThread, drain: Times, pending: Tim
     if more := parts[MOST_PARTS:]:
         step_ns, self_ns = (sum(getattr(part, name) for part in more) for name in ("step_ns", "self_ns"))
         parts[MOST_PARTS:] = [Part(SMALLER, "…", "", step_ns, self_ns, sum(part.count for part in more))]
-    idle = without(loop.window, unite((run.start_ps, run.end_ps) for run in runs))
+    idle = loop.window - Times(run.span for run in runs)
     reasons = _idle(idle, loop, drain, pending)
     parts += [Part(reason, "", "", loop.per_step(times)) for reason, times in reasons if times]
     return tuple(sorted(parts, key=lambda part: -part.step_ns))
@@ -64,8 +64,8 @@ def _idle(idle: Times, loop: LoopThread, drain: Times, pending: Times) -> Iterat
         ("after the last step", drain),
     )
     for name, times in reasons:
-        yield name, both(idle, times)
-        idle = without(idle, times)
+        yield name, idle & times
+        idle = idle - times
     yield "outside of input and step", idle
 
 

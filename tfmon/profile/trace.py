@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tfmon.errors import TfmonError
 
 Stat: TypeAlias = float | int | str
+Interval: TypeAlias = tuple[int, int]
 
 STEP, CALL = "train", "step call"
 """A lane marks each step and its call; before the call the step takes the batch. The lane's clocks do the same."""
@@ -34,6 +35,11 @@ class TraceEvent(NamedTuple):
     end_ps: int
     name: str
     stats: Mapping[str, Stat]
+
+    @property
+    def span(self) -> Interval:
+        """Start and end."""
+        return self.start_ps, self.end_ps
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,62 +68,49 @@ class Space:
     troubles: tuple[str, ...] = ()
 
 
-Interval: TypeAlias = tuple[int, int]
-Times: TypeAlias = list[Interval]
-"""Sorted, not empty, not touching."""
+class Times(list[Interval]):
+    """Moments, as sorted intervals that neither overlap nor touch."""
 
+    def __init__(self, intervals: Iterable[Interval] = ()) -> None:
+        super().__init__()
+        for start, end in sorted(intervals):
+            if start >= end:
+                continue
+            if not self or start > self[-1][1]:
+                self.append((start, end))
+            elif end > self[-1][1]:
+                self[-1] = (self[-1][0], end)
 
-def unite(intervals: Iterable[Interval]) -> Times:
-    """Return the union of intervals in any order."""
-    times: Times = []
-    for start, end in sorted(intervals):
-        if start >= end:
-            continue
-        if times and start <= times[-1][1]:
-            if end > times[-1][1]:
-                times[-1] = (times[-1][0], end)
-        else:
-            times.append((start, end))
-    return times
+    @property
+    def total(self) -> int:
+        """The duration."""
+        return sum(end - start for start, end in self)
 
+    def __and__(self, other: Times) -> Times:
+        intervals: list[Interval] = []
+        i = j = 0
+        while i < len(self) and j < len(other):
+            intervals.append((max(self[i][0], other[j][0]), min(self[i][1], other[j][1])))
+            if self[i][1] < other[j][1]:
+                i += 1
+            else:
+                j += 1
+        return Times(intervals)
 
-def total(times: Times) -> int:
-    """Return the duration."""
-    return sum(end - start for start, end in times)
-
-
-def both(left: Times, right: Times) -> Times:
-    """Return the times that are in both sorted lists."""
-    times: Times = []
-    i = j = 0
-    while i < len(left) and j < len(right):
-        start, end = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
-        if start < end:
-            times.append((start, end))
-        if left[i][1] < right[j][1]:
-            i += 1
-        else:
-            j += 1
-    return times
-
-
-def without(left: Times, right: Times) -> Times:
-    """Return the times in `left` but not in `right`."""
-    times: Times = []
-    j = 0
-    for begin, end in left:
-        start = begin
-        while j < len(right) and right[j][1] <= start:
-            j += 1
-        k = j
-        while k < len(right) and right[k][0] < end:
-            if right[k][0] > start:
-                times.append((start, right[k][0]))
-            start = max(start, right[k][1])
-            k += 1
-        if start < end:
-            times.append((start, end))
-    return times
+    def __sub__(self, other: Times) -> Times:
+        intervals: list[Interval] = []
+        j = 0
+        for begin, end in self:
+            start = begin
+            while j < len(other) and other[j][1] <= start:
+                j += 1
+            k = j
+            while k < len(other) and other[k][0] < end:
+                intervals.append((start, other[k][0]))
+                start = max(start, other[k][1])
+                k += 1
+            intervals.append((start, end))
+        return Times(intervals)
 
 
 _EXACT = 1 << 53
