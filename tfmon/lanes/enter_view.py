@@ -30,12 +30,12 @@ def main(kind: str, folder: str, lane_store: str, *command: str) -> None:
             signal.signal(number, signal.SIG_DFL)
     environment = own_environment()
     try:
-        changed, removed = read_changes(lane_store)
+        links, files = read_changes(lane_store)
         if kind == "overlay":
             enter_overlay(folder, lane_store)
         else:
-            command = enter_copy(folder, lane_store, command, environment)
-        change_files(changed, removed)
+            command = enter_copy(folder, lane_store, links, command, environment)
+        change_files(files)
     except OSError as error:
         why = f"{error.filename}: {error.strerror}"
         sys.exit(f"the lane's view of {folder} could not be made: {why}; --in-place needs none")
@@ -45,31 +45,31 @@ def main(kind: str, folder: str, lane_store: str, *command: str) -> None:
         sys.exit(f"{command[0]} did not start: {error.strerror}")
 
 
-def read_changes(lane_store: str) -> tuple[dict[str, tuple[int, bytes]], list[str]]:
-    """Return mode and content of each changed file, and the removed files; raises OSError."""
-    changed: dict[str, tuple[int, bytes]] = {}
-    for root, _, names in os.walk(f"{lane_store}/changed"):
-        for path in (os.path.join(root, name) for name in names):
-            name, mode = os.path.relpath(path, f"{lane_store}/changed"), os.stat(path).st_mode & 0o777
-            with open(path, "rb") as file:
-                changed[name] = mode, file.read()
+def read_changes(lane_store: str) -> tuple[list[str], dict[str, str | None]]:
+    """Return the paths to which a copy links, and the changed files, see `view_files.CHANGES`; raises OSError."""
     try:
-        with open(f"{lane_store}/removed", "rb") as file:
-            return changed, [os.fsdecode(path) for path in file.read().split(b"\0") if path]
+        with open(f"{lane_store}/changes", encoding="utf-8") as file:
+            import json
+
+            links, files = json.load(file)
     except FileNotFoundError:
-        return changed, []
+        return [], {}
+    return links, files
 
 
-def change_files(changed: dict[str, tuple[int, bytes]], removed: list[str]) -> None:
+def change_files(files: dict[str, str | None]) -> None:
     """Replace and remove files in the working directory; raises OSError."""
-    for path in [*removed, *changed]:
+    modes = {path: os.stat(path).st_mode & 0o777 for path in files if os.path.exists(path)}
+    for path in files:
         if os.path.lexists(path):
             os.unlink(path)
-    for path, (mode, content) in changed.items():
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content)
-        os.chmod(path, mode)
+    for path, content in files.items():
+        if content is not None:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(content.encode("latin-1"))
+            if path in modes:
+                os.chmod(path, modes[path])
 
 
 def own_environment() -> dict[bytes, bytes]:
@@ -157,13 +157,11 @@ def copy_folder(folder: str, copy: str, links: list[str]) -> None:
 
 
 def enter_copy(
-    folder: str, lane_store: str, command: tuple[str, ...], environment: dict[bytes, bytes]
+    folder: str, lane_store: str, links: list[str], command: tuple[str, ...], environment: dict[bytes, bytes]
 ) -> tuple[str, ...]:
     """Enter a copy of the folder; return the command, with the copy's paths if needed."""
     copy = f"{lane_store}/written"
-    with open(f"{lane_store}/links", "rb") as file:
-        links = [f"{folder}/{os.fsdecode(path)}" for path in file.read().split(b"\0") if path]
-    copy_folder(folder, copy, links)
+    copy_folder(folder, copy, [f"{folder}/{link}" for link in links])
     try:
         if links:
             raise OSError(errno.ELOOP, "they would lead to themselves", "links")

@@ -63,7 +63,7 @@ def why_no_overlay(folder: str, base: Path) -> str:
             os.setxattr(store, "user.tfmon", b"")
         except OSError as error:  # without, an overlay cannot make a folder again
             return f"the file system of {base} has no extended attributes: {error.strerror}"
-        open_lane_store(view)
+        open_lane_store(view, {})
         done = run_program([*entry(view), "/bin/sh", "-c", trial], TRIAL_S, folder=folder)
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the trial of an overlay failed: {error}"

@@ -2,7 +2,7 @@
 
 Each race has a private store, locked while it runs, with a lane store for each process of a lane, such as `A`, and
 `A-2` after a restart: `written`, the upper folder of an overlay or the copy, and until the end `work` and
-`changed`.
+`changes`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import json
 import os
 import shutil
 import stat
@@ -22,10 +23,9 @@ from pathlib import Path
 from tfmon.model.folder_views import COPY, KEPT, NOT_KEPT, PORTS, View
 
 WRITTEN, WORK = "written", "work"
-CHANGED, REMOVED = "changed", "removed"
-"""In a lane store: files that replace files of the folder, and the paths of removed files."""
-LINKS = "links"
-"""In a lane store: the paths to which a copy links."""
+CHANGES = "changes"
+"""In a lane store: JSON with the paths to which a copy links, and the content of changed files in Latin-1, or null
+for a removed file."""
 LIMIT_BYTES = 4 * 2**30
 """Limit for all kept files."""
 MOST_ENTRIES = 20_000
@@ -54,7 +54,7 @@ def new_store(view: View, number: int) -> View:
     return replace(view, store=str(before.with_name(name)))
 
 
-def open_lane_store(view: View, files: Mapping[str, bytes | None] | None = None) -> None:
+def open_lane_store(view: View, files: Mapping[str, bytes | None]) -> None:
     """Create a lane store with changed files; raises OSError."""
     lane_store = Path(view.store)
     lane_store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,17 +69,9 @@ def open_lane_store(view: View, files: Mapping[str, bytes | None] | None = None)
             result = Path(view.folder).stat()
             os.chown(lane_store / WRITTEN, result.st_uid, result.st_gid)
         shutil.copystat(view.folder, lane_store / WRITTEN)
-    (lane_store / LINKS).write_bytes(b"\0".join(map(os.fsencode, view.links)))
-    for name, content in (files or {}).items():
-        if content is None:
-            with (lane_store / REMOVED).open("ab") as removed:
-                removed.write(os.fsencode(name) + b"\0")
-            continue
-        target, original = lane_store / CHANGED / name, Path(view.folder, name)
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        target.write_bytes(content)
-        if original.exists():
-            shutil.copymode(original, target)
+    if files or view.links:
+        changed = {name: None if content is None else content.decode("latin-1") for name, content in files.items()}
+        (lane_store / CHANGES).write_text(json.dumps([view.links, changed]))
 
 
 def entry(view: View) -> list[str]:
@@ -117,14 +109,12 @@ def tidy(lane_store: Path, view: View) -> None:
     for link in view.links:
         if (path := lane_store / WRITTEN / link).is_symlink():  # the script may have written its own
             path.unlink()
-    (lane_store / LINKS).unlink(missing_ok=True)
+    (lane_store / CHANGES).unlink(missing_ok=True)
     if view.kind == COPY and (lane_store / WORK).exists():
         for name, _ in files_of(lane_store / WRITTEN):
             if _mark(lane_store / WRITTEN / name) == _mark(Path(view.folder, name)):
                 (lane_store / WRITTEN / name).unlink()
     remove(lane_store / WORK)
-    remove(lane_store / CHANGED)
-    (lane_store / REMOVED).unlink(missing_ok=True)
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:
