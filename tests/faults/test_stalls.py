@@ -7,7 +7,7 @@ from support.processes import gone
 from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
-from tfmon.lanes import end_processes
+from tfmon.lanes import lane_process
 from tfmon.model.lane_events import RACING, STALL, SUSPENDED
 from tfmon.model.lane_state import FAILED
 from tfmon.model.race import CONCURRENT, TURNS
@@ -27,7 +27,7 @@ def test_one_that_hangs_tells_where_and_can_be_ended_and_the_others_go_on(
     faulty_group, fault, mode, how, monkeypatch
 ):
     if how != "SIGKILL":  # it ends without a signal, however busy the machine is
-        monkeypatch.setattr(end_processes, "ASK_S", PATIENCE_S)
+        monkeypatch.setattr(lane_process, "ASK_S", PATIENCE_S)
     faulty_group.race_with(fault, mode=mode)
     faulty_group.wait_for_stall()
     faulty = faulty_group.faulty

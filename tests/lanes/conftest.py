@@ -10,8 +10,7 @@ import pytest
 from support.lanes import SPEAKER, Heard
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.end_processes import wait_ended
-from tfmon.lanes.lane_process import LocalProcess
+from tfmon.lanes.lane_process import LocalProcess, wait_ended
 
 
 class Child(Heard, LocalProcess):

@@ -19,8 +19,7 @@ from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
-from tfmon.lanes.end_processes import wait_ended
-from tfmon.lanes.lane_process import LaneProcess, LocalProcess
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess, wait_ended
 from tfmon.lanes.pipes import (
     FLUSH_NS,
     LINE_CHARACTERS,

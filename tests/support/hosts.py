@@ -143,7 +143,7 @@ def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable all timeouts that end a connection, here and in the agent, for busy machines."""
     for limit in ("SILENCE_S", "HOLD_S", "START_S"):
         monkeypatch.setattr(f"tfmon.lanes.remote.connection.{limit}", NEVER_S)
-    for limit in ("lanes.remote.connection.CLOSE_S", "lanes.end_processes.ASK_S"):
+    for limit in ("lanes.remote.connection.CLOSE_S", "lanes.lane_process.ASK_S"):
         monkeypatch.setattr(f"tfmon.{limit}", PATIENCE_S)
     monkeypatch.setattr(
         "tfmon.lanes.remote.start_program.packed", agents_code("SILENCE_S = 10.0", f"SILENCE_S = {NEVER_S}")

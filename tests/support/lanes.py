@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.waiting import PATIENCE_S, wait_for
-from tfmon.lanes import end_processes
+from tfmon.lanes import lane_process
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.lane_process import LaneProcess
 from tfmon.lanes.plan import LanePlan, RacePlan
@@ -112,7 +112,7 @@ class RacingGroup(LaneGroup):
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give lanes enough time to end on a busy machine, so that tfmon does not kill them."""
-    monkeypatch.setattr(end_processes, "ASK_S", PATIENCE_S)
+    monkeypatch.setattr(lane_process, "ASK_S", PATIENCE_S)
 
 
 @pytest.fixture

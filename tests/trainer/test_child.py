@@ -9,7 +9,7 @@ from support.processes import run_python
 from support.waiting import PATIENCE_S
 
 from tfmon.catalog import built_in_folder, read_scenario
-from tfmon.lanes import end_processes
+from tfmon.lanes import lane_process
 from tfmon.model.events import LaneEnded
 from tfmon.model.lane_events import (
     BUILDING,
@@ -33,7 +33,7 @@ SMALL_DENSE = built_in_folder() / "small_dense.py"
 
 @pytest.mark.pythons
 def test_a_built_in_scenario_trains_on_through_changes_of_both_knobs(race, tmp_path, monkeypatch):
-    monkeypatch.setattr(end_processes, "ASK_S", PATIENCE_S)  # it ends without a signal
+    monkeypatch.setattr(lane_process, "ASK_S", PATIENCE_S)  # it ends without a signal
     info, batch_size = read_scenario(SMALL_DENSE, "built-in"), 500
     lane = race(info.path, environment={"TMPDIR": str(tmp_path)}, **info.defaults())
     first = lane.until_event(Window, lambda window: window.loss is not None)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from tfmon.hooks import libraries
@@ -18,10 +19,9 @@ from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.inspection import line_now, stacks
 from tfmon.hooks.meter import Meter
 from tfmon.hooks.object_causes import ObjectGrowth
-from tfmon.hooks.offered_knobs import OfferedKnobs
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.step_causes import step_causes
-from tfmon.model.knobs import Knob, KnobError, KnobValue, not_offered, show
+from tfmon.model.knobs import PYTHON, Knob, KnobError, KnobValue, find, not_offered, show
 from tfmon.model.lane_events import (
     PAUSED,
     WARMING_UP,
@@ -37,7 +37,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.system.lane_clock import lane_clock
-from tfmon.system.lane_pipes import USES, LanePipes
+from tfmon.system.lane_pipes import SETTINGS, USES, LanePipes
 from tfmon.system.threads import ThreadLife, start_hidden
 from tfmon.trainer.channel import Mailbox, Reporter, start_inbox
 from tfmon.trainer.lane_control import LaneControl
@@ -52,6 +52,60 @@ LOOK_NS = 1_000_000_000
 """Interval of the search for causes, which takes 0.3 ms."""
 EXIT_S = 0.5
 """Maximum delay of `os._exit`."""
+
+
+class OfferedKnobs:
+    """The offered knobs. Thread: the training thread."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, KnobValue] = {}
+        self._requested: dict[str, KnobValue] = json.loads(os.environ.get(SETTINGS, "{}"))
+        self._offered: dict[str, tuple[Knob, Callable[[Any], object]]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._offered
+
+    @property
+    def not_offered(self) -> str:
+        """Name of a requested knob that the script does not offer, or empty."""
+        return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
+
+    def requested(self, knob: Knob) -> KnobValue | None:
+        """Return a knob's value on the command line. Raises KnobError."""
+        requested = self._requested.get(knob.name)
+        if requested is None:
+            return None
+        return knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
+
+    def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
+        """Add a knob, and return its value. Raises KnobError for an impossible value.
+
+        The training thread calls `apply` with each new value between steps. `apply` raises KnobError to refuse.
+        """
+        known = knob.name in self._offered
+        self._offered[knob.name] = knob, apply
+        if known:
+            return self.settings[knob.name]
+        self.settings[knob.name] = value = knob.default
+        requested = self.requested(knob)
+        if requested is not None:
+            value = requested
+            if apply(value):
+                raise KnobError(f"{knob.name}={show(value)} is not possible from the script's first epoch on")
+            self.settings[knob.name] = value
+        return value
+
+    def made_of_defaults(self, values: Mapping[str, KnobValue]) -> None:
+        """Add values that cannot be changed."""
+        self.settings.update({name: value for name, value in values.items() if name not in self._offered})
+
+    def set(self, name: str, value: KnobValue) -> bool:
+        """Change a value, and return whether it takes effect later. Raises KnobError."""
+        value = find([knob for knob, _ in self._offered.values()], name).check(value)
+        later = bool(self._offered[name][1](value))
+        if not later:
+            self.settings[name] = value
+        return later
 
 
 class Lane:

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tfmon.errors import TfmonError
-from tfmon.lanes import end_processes
-from tfmon.lanes.lane_process import Echo, LaneProcess, LocalProcess, Place
+from tfmon.lanes.lane_process import Echo, LaneProcess, LocalProcess, Place, end_processes
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import (
     LanePlan,
@@ -366,7 +365,7 @@ class LaneGroup:
                 if process.grace_s is not None and not process.ended:
                     self._accept(None, EndRequested(lane=process.lane, grace_s=process.grace_s))
         hurries = self._hurries
-        end_processes.end(processes, lambda: self._hurries > hurries)
+        end_processes(processes, lambda: self._hurries > hurries)
 
     def _end_replaced(self) -> None:
         lanes = sorted(self._replaced)

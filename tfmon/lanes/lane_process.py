@@ -10,13 +10,13 @@ import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tfmon.lanes import script_input
-from tfmon.lanes.launch import BOOTSTRAP, Command, launch
+from tfmon.lanes.launch import ASK_S, BOOTSTRAP, KILL_S, TERM_S, Command, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.event_base import Event
@@ -39,6 +39,7 @@ REAP_EVERY_S, REAP_SOON_S = 0.5, 0.01
 """Some processes end without closing their pipes."""
 ENDS_WITHIN_S = 2.0
 """A process that still runs this long after closing its metric pipe continues to train."""
+LOOK_S = 0.1
 STOPPED = "a signal such as SIGSTOP or SIGTTIN, or a debugger, has stopped it; kill -CONT {} lets it go on"
 
 
@@ -397,3 +398,31 @@ def _is_stopped(pid: int) -> bool:
         return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return False
+
+
+def end_processes(processes: Sequence[LaneProcess], hurried: Callable[[], bool] = lambda: False) -> None:
+    """End processes by a request, SIGTERM and SIGKILL. If `hurried`, SIGTERM follows at once."""
+    graces_s = [process.grace_s for process in processes if process.grace_s is not None]
+    for process in processes:
+        process.request_end()
+    if wait_ended(processes, max(graces_s, default=ASK_S), hurried):
+        return
+    for number, patience_s in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+        for process in processes:
+            if not process.ended:
+                process.kill(number)
+        if wait_ended(processes, patience_s):
+            return
+
+
+def wait_ended(
+    processes: Sequence[LaneProcess], timeout_s: float, given_up: Callable[[], bool] = lambda: False
+) -> bool:
+    """Return whether all processes end in time, unless `given_up`."""
+    deadline = time.monotonic() + timeout_s
+    while running := [process for process in processes if not process.has_ended()]:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or given_up():
+            return False
+        running[0].over.wait(min(left_s, LOOK_S))
+    return True

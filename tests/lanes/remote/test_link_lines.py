@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.lanes.remote.clock import HostClock
 from tfmon.lanes.remote.link_lines import LONGEST_BYTES, LineError, LineReader, Sender
+from tfmon.lanes.remote.remote_process import HostClock
 
 MESSAGES = st.lists(st.fixed_dictionaries({"text": st.text(max_size=100)}), max_size=20)
 

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tfmon.lanes.end_processes import wait_ended
-from tfmon.lanes.lane_process import LaneProcess, LocalProcess
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess, wait_ended
 from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command
 from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Sender
 from tfmon.model.codec import plain

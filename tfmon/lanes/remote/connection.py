@@ -24,10 +24,9 @@ from tfmon.lanes.lane_process import Echo, Sink
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
 from tfmon.lanes.remote import questions
-from tfmon.lanes.remote.clock import HostClock
 from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.remote_host import Host
-from tfmon.lanes.remote.remote_process import RemoteProcess
+from tfmon.lanes.remote.remote_process import HostClock, RemoteProcess
 from tfmon.lanes.remote.start_program import Wire
 from tfmon.lanes.remote.trouble import HostError, bridge_error, why_ended
 from tfmon.model.codec import CodecError, clean, plain, read
