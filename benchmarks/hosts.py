@@ -92,7 +92,7 @@ def racing(*links: Linked, lanes: Sequence[str], script: Path = BOOTSTRAP) -> It
         replace(one, spec=replace(one.spec, host=lane.rpartition("/")[0], name=f"{lane} #{place}"))
         for place, (one, lane) in enumerate(zip(plan.lanes, lanes, strict=True))
     ]
-    group = LaneGroup(session, lambda _: plan, script, places=lambda host: places.get(host, links[0]))
+    group = LaneGroup(session, lambda _: plan, script, places=places)
     try:
         group.begin(replace(plan, lanes=tuple(spread)))
         yield watch

@@ -68,7 +68,7 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def hosts(fake):
-    return Hosts(Session(Machine(), iter(range(10**6)).__next__))
+    return Hosts(Session(Machine(), iter(range(10**6)).__next__), {})
 
 
 def test_hosts_are_connected_at_the_same_time_and_what_they_have_is_known(fake, hosts):

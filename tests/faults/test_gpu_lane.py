@@ -64,7 +64,7 @@ def test_a_lane_on_two_gpus_has_the_readings_of_both_and_replays_to_the_digit(ma
 def test_an_instance_of_a_split_gpu_is_raced_with_readings_of_its_own(machine):
     machine.driver.play(SPLIT + LOADS)
     lanes = ("race", "small-dense", "--lane", "cpu", "--lane", "mig-1111")
-    done = machine.race("--steps", "800", "--json", lanes=lanes)
+    done = machine.race("--steps", "1600", "--json", lanes=lanes)
     assert done.returncode == 0, done.stderr
     cpu, part = json.loads(done.stdout)["lanes"]
     assert (part["device"], part["device_name"]) == ("MIG-11111111", "NVIDIA Busy MIG 1g.10gb")

@@ -85,7 +85,8 @@ class Program(Run):
         if race_options.record:
             self._recorder = Recorder(self.session, race_options.interpreter, race_options.record_file)
         self._hosts: Hosts | None = None
-        self.lanes = LaneGroup(self.session, self._plan_next, places=self._connection)
+        self._connections: dict[str, Connection] = {}
+        self.lanes = LaneGroup(self.session, self._plan_next, places=self._connections)
         self.experiments = ExperimentControl(self.session, self.lanes)
         Repeat(self.session, self.lanes.repeat)
         self.profiles = Profiling(self.session, self.lanes)
@@ -105,7 +106,7 @@ class Program(Run):
             from tfmon.api.metrics import give_metrics
 
             self._outside.callback(give_metrics(race_options.metrics, self.session.snapshot))
-        self._views = Views(self.session, self._connection, race_options, restarts=self._purpose.restarts)
+        self._views = Views(self.session, self._connections, race_options, restarts=self._purpose.restarts)
         self._tickers: list[Ticker] = []
         self._read_gpus: set[str] = set()
         self._closed = False
@@ -333,12 +334,8 @@ class Program(Run):
             )
 
         if self._hosts is None:
-            self._hosts = Hosts(self.session)
+            self._hosts = Hosts(self.session, self._connections)
         self._hosts.connect(list(dict.fromkeys(spec.host for spec in specs)), info, find)
-
-    def _connection(self, host: str) -> Connection:
-        assert self._hosts is not None, "a host without a connection"
-        return self._hosts.connections[host]
 
     def _look(self, host: str, gpus: Sequence[Gpu]) -> Sequence[GpuSample]:
         return self._hosts.look(host, gpus) if host and self._hosts is not None else look(gpus)

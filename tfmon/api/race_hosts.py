@@ -27,9 +27,9 @@ from tfmon.reports.findings import to_text
 class Hosts:
     """The connections of one run. Thread: any. Some methods block."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, connections: dict[str, Connection]) -> None:
         self._session = session
-        self.connections: dict[str, Connection] = {}
+        self.connections = connections
         self.searches: dict[str, GpuSearch] = {}
         self.differing: dict[str, list[str]] = {}
         """Lines about the command's differing files, by host."""

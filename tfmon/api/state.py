@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,9 +97,9 @@ class Views:
     """The views of lanes with scripts. Thread: `plan` and `close` can block."""
 
     def __init__(
-        self, session: Session, connection: Callable[[str], Connection], options: RaceOptions, *, restarts: bool
+        self, session: Session, connections: Mapping[str, Connection], options: RaceOptions, *, restarts: bool
     ) -> None:
-        self._session, self._connection, self._options, self._restarts = session, connection, options, restarts
+        self._session, self._connections, self._options, self._restarts = session, connections, options, restarts
         self._by_host: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
         session.listen(self._hear)
@@ -121,7 +121,7 @@ class Views:
             from tfmon.lanes.remote import questions
             from tfmon.lanes.remote.connection import working_folder
 
-            self._by_host[host] = self._connection(host).ask(questions.view, working_folder(), most, kept)
+            self._by_host[host] = self._connections[host].ask(questions.view, working_folder(), most, kept)
         elif host not in self._by_host:
             store, links = library.folder(), self._options.link
             sweep(store)
@@ -138,7 +138,7 @@ class Views:
         for host, view in views.items():
             with contextlib.suppress(TfmonError, OSError):  # the next race removes the rest on a lost host
                 if view.store and host:
-                    settled[host] = self._connection(host).ask(settle, view, age_s)
+                    settled[host] = self._connections[host].ask(settle, view, age_s)
                 elif view.store:
                     settled[host] = settle(view, age_s)
         return settled

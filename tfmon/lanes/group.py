@@ -6,7 +6,8 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -55,20 +56,19 @@ class LaneGroup:
         session: Session,
         plan: Callable[[str], RacePlan],
         script: Path = BOOTSTRAP,
-        places: Callable[[str], Place] | None = None,
+        places: Mapping[str, Place] = types.MappingProxyType({}),
     ) -> None:
-        """`plan` returns the default race of a scenario, and `places` a host."""
+        """`plan` returns the default race of a scenario, and `places` are its hosts, which the caller connects."""
         self._session = session
         self._plan_race = plan
         self._script = script
-        self._place_of = places
+        self._places = places
         self._lock = threading.RLock()
         self._changing = threading.Lock()
         self._plan: RacePlan | None = None
         self._settings: dict[str, dict[str, KnobValue]] = {}
         self._processes: dict[str, LaneProcess] = {}
         self._ending: list[LaneProcess] = []
-        self._places: dict[str, Place] = {}
         self._replaced: set[str] = set()
         self._restarting = 0
         self._finished: RacePlan | None = None
@@ -327,8 +327,7 @@ class LaneGroup:
     def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
         process: LaneProcess
         if lane.spec.host:
-            host = self._host(lane.spec.host)
-            process = host.start_lane(lane, plan, self._script, self._accept, self.echo)
+            process = self._places[lane.spec.host].start_lane(lane, plan, self._script, self._accept, self.echo)
         else:
             split = bool(plan.command) and self.echo_error is not None
             name, command = lane.spec.name, process_command(plan, lane)
@@ -341,17 +340,11 @@ class LaneGroup:
         process.send(assignment(lane, plan))
         return process
 
-    def _host(self, name: str) -> Place:
-        assert self._place_of is not None, "a lane on a host, and no place for it"
-        if name not in self._places:
-            self._places[name] = self._place_of(name)
-        return self._places[name]
-
     def _connect_again(self, plan: RacePlan, lanes: Sequence[str]) -> None:
         """Blocks, so the caller must not hold the lock."""
         for host in {lane.spec.host for lane in plan.lanes if lane.spec.name in lanes} - {""}:
             with contextlib.suppress(TfmonError):
-                self._host(host).ensure()
+                self._places[host].ensure()
 
     def _take(self, lanes: Sequence[str]) -> list[LaneProcess]:
         taken = [self._processes.pop(name) for name in lanes if name in self._processes]

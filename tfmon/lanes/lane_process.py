@@ -158,24 +158,27 @@ class LocalProcess(LaneProcess):
         self._reads = True
         self._suspended = self._held = False
         self._closed_s, self._runs_on = 0.0, False
-        self._seen_stopped = self._told_stopped = False
         self._suspended_time = launched.suspended
-        if hasattr(os, "waitid"):
+        if hasattr(os, "waitid"):  # missing on macOS before Python 3.13
             start_thread("tfmon-stops", self._follow_stops, lambda _reason: None)
 
     def _follow_stops(self) -> None:
-        stopped, codes = False, (os.CLD_STOPPED, os.CLD_CONTINUED)
+        stopped = told = False
         with contextlib.suppress(ChildProcessError):
             while True:
                 change = os.WCONTINUED if stopped else os.WSTOPPED
                 status = os.waitid(os.P_PID, self.pid, change | os.WEXITED | os.WNOWAIT)
-                if status is None or status.si_code not in codes:
+                if status is None or status.si_code not in (os.CLD_STOPPED, os.CLD_CONTINUED):
                     return
-                stopped = not stopped
+                stopped, foreign = not stopped, False
                 if not stopped:
                     self._suspended_time.ends()
-                elif _is_stopped(self.pid):  # and still is
+                elif os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):  # and still is
                     self._suspended_time.begins()
+                    foreign = not (self._suspended or self._held)
+                if told != foreign:
+                    told, reason = foreign, STOPPED.format(self.pid) if foreign else ""
+                    self._tell(NotMeasured(lane=self.lane, what="stopped", reason=reason))
 
     def send(self, request: Request) -> bool:
         """See `LaneProcess`."""
@@ -338,7 +341,6 @@ class LocalProcess(LaneProcess):
             self._runs_on = time.monotonic() - self._closed_s > ENDS_WITHIN_S
             if self._runs_on:
                 self._tell(NotMeasured(lane=self.lane, what="steps", reason=CHANNEL_CLOSED))
-        self._tell_stopped()
         return False
 
     def tell_output(self, *, last: bool = False) -> None:
@@ -346,15 +348,6 @@ class LocalProcess(LaneProcess):
         news = self.output.news(time.monotonic_ns(), last=last)
         if news is not None:
             self._tell(news)
-
-    def _tell_stopped(self) -> None:
-        """Report a stop after two equal checks."""
-        ours, before = self._suspended or self._held, self._seen_stopped
-        self._seen_stopped = not ours and _is_stopped(self.pid)
-        if (before and self._seen_stopped) != self._told_stopped:
-            self._told_stopped = not self._told_stopped
-            reason = STOPPED.format(self.pid) if self._told_stopped else ""
-            self._tell(NotMeasured(lane=self.lane, what="stopped", reason=reason))
 
     def _reap(self) -> int:
         code = self._popen.wait()
@@ -388,16 +381,6 @@ class LocalProcess(LaneProcess):
         )
         # Last, because a waiter then reads how the lanes ended.
         self.over.set()
-
-
-def _is_stopped(pid: int) -> bool:
-    """waitid(2) is missing on macOS before Python 3.13."""
-    if not hasattr(os, "waitid"):
-        return False
-    try:
-        return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
 
 
 def end_processes(processes: Sequence[LaneProcess], hurried: Callable[[], bool] = lambda: False) -> None:

@@ -27,7 +27,7 @@ class SpreadGroup(RacingGroup):
         for link in self.links.values():
             link.listener = self.session.accept
             link.ensure()
-        self._place_of = self.links.__getitem__
+        self._places = self.links
 
 
 @pytest.fixture
