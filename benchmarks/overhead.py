@@ -50,40 +50,44 @@ PATIENCE = 40
 def run_lane(metric_fd: int, request_fd: int) -> None:
     """Be the lane: a child of the trainer, whose loop is bare for half of the time."""
     from tfmon.model.requests import RunSlice
-    from tfmon.trainer import child, loop, stepper
+    from tfmon.trainer import child, loop
 
     out = Path(os.environ[FILE_VARIABLE])
 
-    class AlternatingStepper(stepper.Stepper):
-        """Trains watched turns as it always does, and after each one, or before it, a bare one."""
+    class AlternatingLoop(loop.Loop):
+        """Trains bare turns between the usual ones, and writes down its slices."""
 
-        control: Any = None
-        bare_ns = bare_steps = 0
-        bare_first = False
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            self.bare_ns = self.bare_steps = 0
+            self.bare_first = False
+            self._handle, self._slice_ended = self.control.handle, self.control.slice_ended
+            self.control.handle, self.control.slice_ended = self.handle, self.slice_ended
 
-        def until(self, deadline_ns: int, limit: int) -> int:
+        def _train_until(self, deadline_ns: int, limit: int) -> int:
             """Train until the deadline, which moves by the time that was bare."""
-            if self.control is None or self.control.slices.current is None or deadline_ns == 0:
-                return super().until(deadline_ns, limit)
-            done = self._clock.done
+            if self.control.slices.current is None or deadline_ns == 0:
+                return super()._train_until(deadline_ns, limit)
+            clock = self.control.clock
+            done = clock.done
             while True:
                 if self.bare_first:
                     deadline_ns += self.train_bare()
                 turn_ns = min(deadline_ns, time.monotonic_ns() + TURN_NS)
-                at_ns = super().until(turn_ns, limit - (self._clock.done - done))
+                at_ns = super()._train_until(turn_ns, limit - (clock.done - done))
                 if not self.bare_first:
                     deadline_ns += (took_ns := self.train_bare())
                     at_ns += took_ns
                 self.bare_first = not self.bare_first
-                if at_ns >= deadline_ns or self._clock.done - done >= limit or self._waiting:
+                if at_ns >= deadline_ns or clock.done - done >= limit or self._mailbox.waiting:
                     return at_ns
 
         def train_bare(self) -> int:
             """Train for a turn with nothing around the step, and move all deadlines; return how long that took."""
             began_ns = time.monotonic_ns()
-            clock, step, steps = time.monotonic, self.step, 0
+            clock, step, steps = time.monotonic, self._step, 0
             until_s = clock() + TURN_NS / 1e9
-            for batch in self.feed.batches:
+            for batch in self._feed.batches:
                 loss = step(*batch)
                 steps += 1
                 if clock() >= until_s:
@@ -95,37 +99,27 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
             control = self.control
             for keeper, name in (
                 (control.slices, "ends_ns"), (control, "stretch_began_ns"),
-                (self._clock, "began_ns"), (self._clock, "last_end_ns"),
+                (control.clock, "began_ns"), (control.clock, "last_end_ns"),
             ):  # fmt: skip
                 setattr(keeper, name, getattr(keeper, name) + took_ns)
             return took_ns
 
-    class AlternatingLoop(loop.Loop):
-        """The loop of a lane that writes down its slices."""
-
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            self._handle, self._slice_ended = self.control.handle, self.control.slice_ended
-            self.control.handle, self.control.slice_ended = self.handle, self.slice_ended
-
         def handle(self, request: Any) -> None:
             """Call the base class, and note the values at the start of the slice."""
             if isinstance(request, RunSlice):
-                stepper = self._stepper
-                stepper.control, stepper.bare_ns, stepper.bare_steps = self.control, 0, 0
+                self.bare_ns = self.bare_steps = 0
                 self.began_ns, self.done_before = time.monotonic_ns(), self.control.clock.done
             self._handle(request)
 
         def slice_ended(self, ended: RunSlice, at_ns: int) -> None:
             """Report the end of a slice, which is the last that a watched slice costs."""
             self._slice_ended(ended, at_ns)
-            stepper = self._stepper
-            watched_ns = time.monotonic_ns() - self.began_ns - stepper.bare_ns
+            watched_ns = time.monotonic_ns() - self.began_ns - self.bare_ns
             watched = (self.control.clock.done - self.done_before) / watched_ns
             with out.open("a", encoding="utf-8") as file:
-                file.write(f"{watched * 1e9} {stepper.bare_steps / stepper.bare_ns * 1e9}\n")
+                file.write(f"{watched * 1e9} {self.bare_steps / self.bare_ns * 1e9}\n")
 
-    with mock.patch.object(loop, "Loop", AlternatingLoop), mock.patch.object(loop, "Stepper", AlternatingStepper):
+    with mock.patch.object(loop, "Loop", AlternatingLoop):
         child.run(metric_fd, request_fd)
 
 

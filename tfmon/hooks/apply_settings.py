@@ -120,7 +120,7 @@ class Levers:
             if knob is ALLOCATOR and device == "cpu":
                 lane.fail("scenario", NO_GPU)
                 return
-            lane.offer(replace(knob, default=value), _only(knob, value))
+            lane.offer(replace(knob, default=value), functools.partial(_stay, knob, value))
 
 
 def compiled_by_xla(model: Any) -> bool:
@@ -202,12 +202,9 @@ def _is_possible(knob: Knob, value: object) -> bool:
         return False
 
 
-def _only(knob: Knob, value: KnobValue) -> Callable[[KnobValue], None]:
-    def apply(requested: KnobValue) -> None:
-        if requested != value:
-            raise KnobError(FROM_START.format(knob.name, knob.name, show(requested)))
-
-    return apply
+def _stay(knob: Knob, value: KnobValue, requested: KnobValue) -> None:
+    if requested != value:
+        raise KnobError(FROM_START.format(knob.name, knob.name, show(requested)))
 
 
 levers = Levers()

