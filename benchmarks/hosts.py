@@ -42,7 +42,7 @@ from tfmon.api.planner import plan_race
 from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.lane_process import LaneProcess
-from tfmon.lanes.launch import BOOTSTRAP
+from tfmon.lanes.launch import BOOTSTRAP, ProcessPlan
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.start_program import Wire
 from tfmon.model.event_base import Event
@@ -154,7 +154,10 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
     started: list[LaneProcess] = []
 
     def here(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
-        process = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_beat"}, sink, script)
+        says = {"SAYS": "a_beat"}
+        process = LocalProcess(
+            ProcessPlan(lane="cpu", python=sys.executable, environment=says, script=str(script)), sink
+        )
         process.start_reading(sys.exit)
         started.append(process)
         return process

@@ -1,13 +1,11 @@
 """Real children over real pipes, without TensorFlow; and processes that only log their requests."""
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from support.lanes import SPEAKER, Heard
+from support.lanes import Heard, plan_of
 from support.waiting import PATIENCE_S, wait_for
 
 from tfmon.lanes.lane_process import LocalProcess, wait_ended
@@ -18,10 +16,7 @@ class Child(Heard, LocalProcess):
 
     def __init__(self, says: str, lane: str, **environment: str | None) -> None:
         self.events = []
-        variables = {"SAYS": says, **environment}
-        super().__init__(
-            lane, Path(sys.executable), variables, lambda _, event: self.events.append(event), SPEAKER
-        )
+        super().__init__(plan_of(says, lane, **environment), lambda _, event: self.events.append(event))
 
     @property
     def process(self) -> LocalProcess:

@@ -7,13 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from support.hosts import FakeSsh
-from support.lanes import CHILDREN, Heard
+from support.lanes import CHILDREN, Heard, plan_of
 from support.processes import gone, suspended
 from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
@@ -144,7 +143,7 @@ def test_a_child_has_not_ended_before_its_end_is_told():
             being_told.set()
             go_on.wait(PATIENCE_S)
 
-    child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "an_exit_code"}, sink, CHILDREN / "speaker.py")
+    child = LocalProcess(plan_of("an_exit_code"), sink)
     child.start_reading(pytest.fail)
     try:
         assert being_told.wait(PATIENCE_S)

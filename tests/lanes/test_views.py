@@ -11,7 +11,7 @@ import pytest
 from support.views import content
 
 from tfmon.lanes import enter_view
-from tfmon.lanes.launch import Command, launch
+from tfmon.lanes.launch import ProcessPlan, launch
 from tfmon.model.folder_views import COPY, OVERLAY, View
 from tfmon.probes.view_support import find_view, why_no_copy
 from tfmon.system.view_files import files_of, new_store, tidy
@@ -35,10 +35,12 @@ print(json.dumps({
 """
 
 
-def run(code: str, view: View | None, *words: str, files: Mapping[str, bytes] | None = None) -> tuple[str, int]:
+def run(code: str, view: View | None, *words: str, files: Mapping[str, str] | None = None) -> tuple[str, int]:
     """Run Python in a view; return its output and its exit code."""
-    command = Command((sys.executable, "-c", code, *words), "cpu", {}, 1.0, view, files or {})
-    launched = launch(Path(sys.executable), {}, Path("no.py"), command)
+    argv = (sys.executable, "-c", code, *words)
+    launched = launch(
+        ProcessPlan(lane="A", python="", environment={}, argv=argv, grace_s=1.0, view=view, files=files or {})
+    )
     os.set_blocking(launched.popen.stdout.fileno(), True)
     with open(launched.popen.stdout.fileno(), "rb", closefd=False) as output:
         printed = output.read().decode()
@@ -109,7 +111,7 @@ def test_a_copy_shares_the_paths_that_are_only_read(folder, tmp_path):
     place = tmp_path / "store.files" / "A"
     view = View(COPY, str(folder), store=str(place), links=("data/large",))
     before = content(folder)
-    printed, _ = run(READS, view, files={"data/here.txt": b"changed"})
+    printed, _ = run(READS, view, files={"data/here.txt": "changed"})
     assert printed == f"large/here.txt own.txt {place / 'written'}\n"
     assert content(folder) == before
     assert (place / "written" / "data" / "large").readlink() == folder / "data" / "large"

@@ -17,7 +17,7 @@ from support.lanes import SPEAKER, Heard
 from support.processes import gone, suspended
 from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes.lane_process import LaneProcess
-from tfmon.lanes.plan import LanePlan, RacePlan
+from tfmon.lanes.plan import LanePlan, RacePlan, process_plan
 from tfmon.lanes.remote import start_program
 from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.remote_host import Host
@@ -49,7 +49,7 @@ class RemoteChild(Heard):
         spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
         lane = LanePlan(spec, {}, {"SAYS": says, **environment})
         plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
-        self.process = connection.start_lane(lane, plan, SPEAKER, self._hear, echo)
+        self.process = connection.start_lane(process_plan(plan, lane, SPEAKER), self._hear, echo)
         self.pid = self.process.pid
 
     def _hear(self, process: LaneProcess, event: Event) -> None:

@@ -12,6 +12,7 @@ from support.waiting import PATIENCE_S, wait_for
 from tfmon.lanes import lane_process
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.lane_process import LaneProcess
+from tfmon.lanes.launch import ProcessPlan
 from tfmon.lanes.plan import LanePlan, RacePlan
 from tfmon.model.event_base import Event
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted
@@ -24,6 +25,13 @@ from tfmon.model.spec import ANY_GPU, name_lanes, parse_lane
 CHILDREN = Path(__file__).parents[1] / "lanes" / "children"
 SPEAKER = CHILDREN / "speaker.py"
 KNOBS = (*COMMON, Knob("width", default=128, help="Units.", kind="restart", low=1))
+
+
+def plan_of(says: str, lane: str = "cpu", **environment: str | None) -> ProcessPlan:
+    """Return the plan of a child that runs a function of `speaker.py`."""
+    return ProcessPlan(
+        lane=lane, python=sys.executable, environment={"SAYS": says, **environment}, script=str(SPEAKER)
+    )
 
 
 class Heard:

@@ -21,7 +21,7 @@ from tfmon.lanes.plan import (
     assignment,
     digest,
     not_started,
-    process_command,
+    process_plan,
     started,
     with_view,
 )
@@ -326,14 +326,12 @@ class LaneGroup:
 
     def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
         process: LaneProcess
+        start = process_plan(plan, lane, self._script)
         if lane.spec.host:
-            process = self._places[lane.spec.host].start_lane(lane, plan, self._script, self._accept, self.echo)
+            process = self._places[lane.spec.host].start_lane(start, self._accept, self.echo)
         else:
             split = bool(plan.command) and self.echo_error is not None
-            name, command = lane.spec.name, process_command(plan, lane)
-            process = LocalProcess(
-                name, plan.python, lane.environment, self._accept, self._script, command, split=split
-            )
+            process = LocalProcess(replace(start, split=split), self._accept)
             process.output.echo, process.output.echo_error = self.echo, self.echo_error
             process.start_reading(self.thread_failed)
         self._processes[lane.spec.name] = process

@@ -12,11 +12,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from tfmon.lanes import script_input
-from tfmon.lanes.launch import ASK_S, BOOTSTRAP, KILL_S, TERM_S, Command, launch
+from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, ProcessPlan, launch
 from tfmon.lanes.pipes import ChildOutput, MetricLines
 from tfmon.model.codec import encode_message
 from tfmon.model.event_base import Event
@@ -25,9 +24,6 @@ from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.model.lane_texts import signal_name, without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
 from tfmon.system.threads import Failed, start_thread
-
-if TYPE_CHECKING:
-    from tfmon.lanes.plan import LanePlan, RacePlan
 
 STACK_SIGNAL = signal.SIGUSR1
 STACK_PATIENCE_S = 15.0
@@ -104,7 +100,7 @@ class Place(Protocol):
     def ensure(self) -> None:
         """Connect if necessary; may block for seconds; raises TfmonError."""
 
-    def start_lane(self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, echo: Echo) -> LaneProcess:
+    def start_lane(self, plan: ProcessPlan, sink: Sink, echo: Echo) -> LaneProcess:
         """Start a lane, whose output `echo` gets; raises OSError, or TfmonError if the host is lost."""
 
     def hold(self) -> None:
@@ -117,29 +113,15 @@ class Place(Protocol):
 class LocalProcess(LaneProcess):
     """A child of this process. Thread: `read`, `tell_output` and the events are the reader's; the rest any."""
 
-    def __init__(
-        self,
-        lane: str,
-        python: Path,
-        environment: dict[str, str | None],
-        sink: Sink,
-        script: Path = BOOTSTRAP,
-        command: Command | None = None,
-        *,
-        folder: str | None = None,
-        guarded: bool = False,
-        split: bool = False,
-    ) -> None:
-        """See `launch`; raises OSError."""
-        super().__init__(lane, sink, command.grace_s if command is not None else None)
-        self.metrics = MetricLines(lane, self._tell)
-        self.output = ChildOutput(lane)
-        passed = script_input.current() if command is not None else None
+    def __init__(self, plan: ProcessPlan, sink: Sink) -> None:
+        """Start the process; raises OSError."""
+        super().__init__(plan.lane, sink, plan.grace_s)
+        self.metrics = MetricLines(plan.lane, self._tell)
+        self.output = ChildOutput(plan.lane)
+        passed = script_input.current() if plan.argv else None
         stdin = subprocess.DEVNULL if passed is None else passed.open(self.tell_input)
         try:
-            launched = launch(
-                python, environment, script, command, folder=folder, guarded=guarded, stdin=stdin, split=split
-            )
+            launched = launch(plan, stdin)
         finally:
             if stdin >= 0:
                 os.close(stdin)

@@ -7,13 +7,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tfmon.model.folder_views import View
-from tfmon.model.knobs import Settings
+from tfmon.model.knobs import KnobValue
 from tfmon.system.lane_clock import SIZE, SuspendedTime
 from tfmon.system.lane_pipes import HOLDER, SETTINGS, VARIABLE, LanePipes
 from tfmon.system.view_files import entry, open_lane_store
@@ -22,7 +21,7 @@ BOOTSTRAP = Path(__file__).parents[1] / "trainer" / "bootstrap.py"
 SITE = Path(__file__).parents[1] / "hooks" / "site"
 OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
 ASK_S, TERM_S, KILL_S = 1.2, 0.7, 0.7
-"""Time to end after a request, SIGTERM and SIGKILL. A user's command has `Command.grace_s` instead of `ASK_S`."""
+"""Time to end after a request, SIGTERM and SIGKILL. A user's command has its own instead of `ASK_S`."""
 GUARD = f"""
 trap '' HUP INT QUIT TERM TSTP
 read -r over <&1 && exit
@@ -49,17 +48,30 @@ SIGTERM, then SIGKILL. The group's output, descriptors 0 and 2, is drained so th
 `sleep` takes whole seconds only, and its redirections descriptors of one digit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A user's own command."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessPlan:
+    """How the process of a lane is started, here or by an agent."""
 
-    argv: Sequence[str]
-    device: str
-    settings: Settings
-    grace_s: float
+    lane: str
+    python: str
+    environment: dict[str, str | None]
+    """Variables to add. `None` removes one."""
+    script: str = str(BOOTSTRAP)
+    scenario: str = ""
+    """A file that is sent to a host."""
+    argv: tuple[str, ...] = ()
+    """A user's own command, with its device, settings and time to end. Empty for a scenario."""
+    device: str = "cpu"
+    settings: dict[str, KnobValue] = field(default_factory=dict)
+    grace_s: float | None = None
     view: View | None = None
-    files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """Other contents of files in its view; `None` for a removed file."""
+    files: dict[str, str | None] = field(default_factory=dict)
+    """Other contents of files in its view in Latin-1; `None` for a removed file."""
+    folder: str | None = None
+    guarded: bool = False
+    """Whether a guard ends the process with this one; a user's command always has one."""
+    split: bool = False
+    """Whether standard error has its own pipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,25 +85,9 @@ class Launched:
     guard: Guard | None
 
 
-def launch(
-    python: Path,
-    environment: Mapping[str, str | None],
-    script: Path,
-    command: Command | None = None,
-    *,
-    folder: str | None = None,
-    guarded: bool = False,
-    stdin: int = subprocess.DEVNULL,
-    split: bool = False,
-) -> Launched:
-    """Start `script` with `python`, or a user's command; raises OSError.
-
-    Args:
-        environment: Variables to add. `None` removes one.
-        guarded: Whether a guard ends the process with this one; a user's command always has one.
-        split: Whether standard error has its own pipe.
-    """
-    merged = {key: value for key, value in {**os.environ, **environment}.items() if value is not None}
+def launch(plan: ProcessPlan, stdin: int = subprocess.DEVNULL) -> Launched:
+    """Start a process; raises OSError."""
+    merged = {key: value for key, value in {**os.environ, **plan.environment}.items() if value is not None}
     metric_fd, child_metric_fd = os.pipe()
     child_request_fd, request_fd = os.pipe()
     os.set_blocking(metric_fd, False)
@@ -100,32 +96,32 @@ def launch(
     inherited = [child_metric_fd, child_request_fd, lock]
     try:
         suspended = SuspendedTime(lock)
-        if command is None:
-            argv = [str(python), str(script), *map(str, inherited)]
+        if not plan.argv:
+            argv = [plan.python, plan.script, *map(str, inherited)]
             merged["PYTHONUNBUFFERED"] = "1"
         else:
-            argv = list(command.argv)
-            if command.view is not None:
-                open_lane_store(command.view, command.files)
-                argv = [*entry(command.view), *argv]
-            pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, command.device)
+            argv = list(plan.argv)
+            if plan.view is not None:
+                open_lane_store(plan.view, plan.files)
+                argv = [*entry(plan.view), *argv]
+            pipes = LanePipes(child_metric_fd, child_request_fd, lock, token, plan.device)
             before = merged.get("PYTHONPATH", "")
             path = os.pathsep.join([str(SITE), before]) if before else str(SITE)
             merged.update(
-                {VARIABLE: pipes.text(), SETTINGS: json.dumps(command.settings), HOLDER: "", "PYTHONPATH": path}
+                {VARIABLE: pipes.text(), SETTINGS: json.dumps(plan.settings), HOLDER: "", "PYTHONPATH": path}
             )
         popen = subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if split else subprocess.STDOUT,
+            stderr=subprocess.PIPE if plan.split else subprocess.STDOUT,
             pass_fds=inherited,
             env=merged,
-            cwd=folder,
+            cwd=plan.folder,
             # A user's command has its own session, so that it cannot use the terminal. Others stay in the
             # monitor's: if the monitor dies, the kernel sends SIGHUP and SIGCONT to a suspended child, as to each
             # orphaned group (POSIX). Linux does not until all threads have stopped, so its inbox asks for SIGCONT.
-            **(OWN_GROUP if command is None else {"start_new_session": True}),
+            **({"start_new_session": True} if plan.argv else OWN_GROUP),
         )
     except OSError:
         os.close(metric_fd)
@@ -136,7 +132,7 @@ def launch(
             os.close(fd)
     for stream in filter(None, (popen.stdout, popen.stderr)):
         os.set_blocking(stream.fileno(), False)
-    guard = _start_guard(popen, command) if guarded or command is not None else None
+    guard = _start_guard(popen, plan.grace_s) if plan.guarded or plan.argv else None
     return Launched(popen, metric_fd, request_fd, suspended, guard)
 
 
@@ -163,8 +159,8 @@ class Guard:
         os.close(self.pipe_fd)
 
 
-def _start_guard(group: subprocess.Popen[bytes], command: Command | None) -> Guard | None:
-    first, patience_s = ("CONT", ASK_S) if command is None else ("INT", command.grace_s)
+def _start_guard(group: subprocess.Popen[bytes], grace_s: float | None) -> Guard | None:
+    first, patience_s = ("CONT", ASK_S) if grace_s is None else ("INT", grace_s)
     over_fd, pipe_fd = os.pipe()
     try:
         popen = subprocess.Popen(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tfmon.errors import TfmonError
-from tfmon.lanes.launch import Command
+from tfmon.lanes.launch import BOOTSTRAP, ProcessPlan
 from tfmon.model.events import LaneStarted
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import PYTHON, KnobValue
@@ -36,7 +36,7 @@ class LanePlan:
     as_is: bool = False
     view: View | None = None
     files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """See `Command`."""
+    """Other contents of files in its view; `None` for a removed file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +90,21 @@ def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
     return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
 
 
-def process_command(plan: RacePlan, lane: LanePlan) -> Command | None:
-    """Return the user's command, if any."""
-    if not plan.command:
-        return None
-    return Command(command_of(plan, lane), device_word(lane), lane.settings, plan.grace_s, lane.view, lane.files)
+def process_plan(plan: RacePlan, lane: LanePlan, script: Path = BOOTSTRAP) -> ProcessPlan:
+    """Return how the process of a lane is started."""
+    return ProcessPlan(
+        lane=lane.spec.name,
+        python=str(plan.python),
+        environment=lane.environment,
+        script=str(script),
+        scenario="" if plan.command else str(plan.scenario),
+        argv=command_of(plan, lane) if plan.command else (),
+        device=device_word(lane),
+        settings=lane.settings,
+        grace_s=plan.grace_s if plan.command else None,
+        view=lane.view,
+        files={name: None if text is None else text.decode("latin-1") for name, text in lane.files.items()},
+    )
 
 
 def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:

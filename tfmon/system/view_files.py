@@ -54,8 +54,8 @@ def new_store(view: View, number: int) -> View:
     return replace(view, store=str(before.with_name(name)))
 
 
-def open_lane_store(view: View, files: Mapping[str, bytes | None]) -> None:
-    """Create a lane store with changed files; raises OSError."""
+def open_lane_store(view: View, files: Mapping[str, str | None]) -> None:
+    """Create a lane store with changed files, see `CHANGES`; raises OSError."""
     lane_store = Path(view.store)
     lane_store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if lane_store.parent not in _locked:
@@ -70,8 +70,7 @@ def open_lane_store(view: View, files: Mapping[str, bytes | None]) -> None:
             os.chown(lane_store / WRITTEN, result.st_uid, result.st_gid)
         shutil.copystat(view.folder, lane_store / WRITTEN)
     if files or view.links:
-        changed = {name: None if content is None else content.decode("latin-1") for name, content in files.items()}
-        (lane_store / CHANGES).write_text(json.dumps([view.links, changed]))
+        (lane_store / CHANGES).write_text(json.dumps([view.links, files]))
 
 
 def entry(view: View) -> list[str]:

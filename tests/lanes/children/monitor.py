@@ -7,10 +7,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from tfmon.lanes.lane_process import LocalProcess
+from tfmon.lanes.launch import ProcessPlan
 
 heard = threading.Event()
 script = Path(__file__).with_name("speaker.py")
-child = LocalProcess("cpu", Path(sys.executable), {"SAYS": "a_listener"}, lambda *_: heard.set(), script)
+plan = ProcessPlan(lane="cpu", python=sys.executable, environment={"SAYS": "a_listener"}, script=str(script))
+child = LocalProcess(plan, lambda *_: heard.set())
 child.start_reading(sys.exit)
 heard.wait()
 if sys.argv[1] == "suspended":

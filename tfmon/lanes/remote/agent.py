@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import os
 import select
@@ -12,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tfmon.lanes.lane_process import LaneProcess, LocalProcess, wait_ended
-from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, Command
+from tfmon.lanes.launch import BOOTSTRAP, OWN_GROUP, ProcessPlan
 from tfmon.lanes.remote.link_lines import CHUNK_BYTES, LineError, LineReader, Sender
 from tfmon.model.codec import plain
 from tfmon.model.event_base import Event
@@ -44,25 +44,21 @@ class HostedLane(LocalProcess):
     def __init__(self, number: int, payload: dict[str, Any], sender: Sender) -> None:
         """Start the lane; raises OSError."""
         self.number, self._sender = number, sender
-        environment = dict(payload["environment"])
+        view = payload["plan"].pop("view")
+        plan = ProcessPlan(**payload["plan"], view=View(**view) if view else None)
+        environment = dict(plan.environment)
         if payload["path_first"]:
             python_folder = str(Path(sys.executable).parent)
             environment.setdefault("PATH", python_folder + os.pathsep + os.environ.get("PATH", os.defpath))
-        script = Path(payload["script"]) if payload["script"] else BOOTSTRAP
-        command, folder = None, payload["folder"]
-        if payload["command"]:
-            view = payload["command"].pop("view")
-            command = Command(**payload["command"], view=View(**view) if view else None)
         if file := payload.get("file"):
             path = Path(file[0])
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(base64.b64decode(file[1]))
-        if folder and not Path(folder).is_dir():
-            raise NotADirectoryError(0, f"there is no folder {folder}")
-        python = Path(sys.executable)
-        super().__init__(
-            payload["name"], python, environment, self._send, script, command, folder=folder, guarded=True
-        )
+            path.write_bytes(file[1].encode("latin-1"))
+        if plan.folder and not Path(plan.folder).is_dir():
+            raise NotADirectoryError(0, f"there is no folder {plan.folder}")
+        script = plan.script or str(BOOTSTRAP)
+        plan = replace(plan, python=sys.executable, script=script, environment=environment, guarded=True)
+        super().__init__(plan, self._send)
         if payload["echo"]:
             self.output.echo = self._send_output
 

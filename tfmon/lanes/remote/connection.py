@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import itertools
 import os
@@ -21,8 +20,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_type_h
 from tfmon.errors import TfmonError
 from tfmon.lanes import script_input
 from tfmon.lanes.lane_process import Echo, Sink
-from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import LanePlan, RacePlan, digest, process_command
+from tfmon.lanes.launch import BOOTSTRAP, ProcessPlan
+from tfmon.lanes.plan import digest
 from tfmon.lanes.remote import questions
 from tfmon.lanes.remote.link_lines import LineReader, Sender
 from tfmon.lanes.remote.remote_host import Host
@@ -197,34 +196,27 @@ class Connection:
             raise HostError(f"{self.host.name}: {clean(str(answer['error']), 400)}", hint)
         return answer
 
-    def start_lane(self, lane: LanePlan, plan: RacePlan, script: Path, sink: Sink, echo: Echo) -> RemoteProcess:
+    def start_lane(self, plan: ProcessPlan, sink: Sink, echo: Echo) -> RemoteProcess:
         """See `Place`. Blocks."""
         if self.lost:
             raise self._loss
-        nice, environment = self.host.ray.nice if self.host.ray is not None else None, lane.environment
+        nice, environment = self.host.ray.nice if self.host.ray is not None else None, plan.environment
         if nice is not None:
             environment = {**environment, **expected(nice, os.environ, environment)}
-        command = process_command(plan, lane)
-        payload: dict[str, Any] = {
-            "name": lane.spec.name,
-            "environment": environment,
-            "script": "" if script == BOOTSTRAP else str(script),
-            "command": command and asdict(command),
-            "folder": command and working_folder(),
-            "path_first": bool(self.host.python),
-            "echo": echo is not None,
-        }
-        scenario = ""
-        if command is None and plan.scenario.is_file():
-            scenario = f"{self.folder}/scenarios/{digest(plan.scenario)}/{plan.scenario.name}"
-            payload["file"] = scenario, base64.b64encode(plan.scenario.read_bytes()).decode()
+        payload: dict[str, Any] = {"path_first": bool(self.host.python), "echo": echo is not None}
+        scenario, file = "", Path(plan.scenario)
+        if file.is_file():
+            scenario = f"{self.folder}/scenarios/{digest(file)}/{file.name}"
+            payload["file"] = scenario, file.read_bytes().decode("latin-1")
+        folder, script = working_folder() if plan.argv else None, plan.script.removeprefix(str(BOOTSTRAP))
+        payload["plan"] = asdict(replace(plan, environment=environment, folder=folder, script=script))
         process = RemoteProcess(
-            lane.spec.name,
+            plan.lane,
             next(self._numbers),
             self.tell,
             self.clock,
             sink,
-            grace_s=command.grace_s if command is not None else None,
+            grace_s=plan.grace_s,
             folder=self.folder,
             scenario=scenario,
             echo=echo,
@@ -239,7 +231,7 @@ class Connection:
         finally:
             if not process.pid:
                 self._processes.pop(process.number, None)
-        passed = script_input.current() if command is not None else None
+        passed = script_input.current() if plan.argv else None
         if passed is not None and passed.is_sent:  # waits until the start is recorded
             start_thread("tfmon-input", lambda: process.tell_input(script_input.ELSEWHERE), self.break_off)
         return process
