@@ -163,21 +163,17 @@ def defaults() -> dict[str, str]:
     tf: Any = sys.modules.get("tensorflow")
     if tf is None:
         return {}
+    from tensorflow.python.eager.context import global_seed
+
     threading, config = tf.config.threading, tf.config.experimental
     return {
         "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "unset"),
         "TF32": show(bool(config.tensor_float_32_execution_enabled())),
         "op determinism": show(is_deterministic()),
-        "seed": _seed(),
+        "seed": "none" if (seed := global_seed()) is None else str(seed),
         "threads of an operation": str(_threads(threading, "intra")),
         "operations at a time": str(_threads(threading, "inter")),
     }
-
-
-def _seed() -> str:
-    from tensorflow.python.eager.context import global_seed
-
-    return str(seed) if (seed := global_seed()) is not None else "none"
 
 
 def is_deterministic() -> bool:

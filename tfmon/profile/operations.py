@@ -159,6 +159,7 @@ _ITERATOR, RUN_ASYNC = "Iterator::", "InstantiatedCapturedFunction::RunAsync"
 _WAITS = re.compile(r"Prefetch|Parallel|MapAndBatch|Root$")
 """These stages wait for the results of other threads."""
 _PLAIN = re.compile(r"V\d+$")
+"""A stage is called Batch for Iterator::Root::BatchV2."""
 _ROUND = re.compile(r"\[\d+\]")
 """Counts the iterators of a stage such as repeat."""
 
@@ -186,16 +187,11 @@ def stages(
             self_ps[_ROUND.sub("", path)] += spent_ps
             elements[_ROUND.sub("", path)] += count
     result = [
-        Stage(stage_name(path), spent_ps / 1000 / steps, elements[path] / steps)
+        Stage(_PLAIN.sub("", path.rpartition("::")[2]), spent_ps / 1000 / steps, elements[path] / steps)
         for path, spent_ps in self_ps.items()
         if spent_ps > 0
     ]
     return tuple(sorted(result, key=lambda stage: (-stage.busy_ns, stage.name)))
-
-
-def stage_name(path: str) -> str:
-    """Return the name of a stage, such as Batch for Iterator::Root::BatchV2."""
-    return _PLAIN.sub("", _ROUND.sub("", path).rpartition("::")[2])
 
 
 def _read_stages(

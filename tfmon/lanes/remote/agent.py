@@ -217,7 +217,8 @@ class Agent:
         from tfmon.probes.host_probe import HostProbe
 
         if not self._tickers:
-            probes = HostProbe(self._leaders), *gpu_probes([read(gpu, Gpu) for gpu in gpus])
+            host = HostProbe(lambda: {lane.lane: lane.pid for lane in self._lanes.values() if not lane.ended})
+            probes = host, *gpu_probes([read(gpu, Gpu) for gpu in gpus])
             self._tickers = [Ticker(probe, self.emit) for probe in probes]
             for ticker in self._tickers:
                 ticker.start()
@@ -227,9 +228,6 @@ class Agent:
         from tfmon.probes.host_probe import unknown_host
 
         self.emit(unknown_host(time.monotonic_ns(), Missing(reason)))
-
-    def _leaders(self) -> dict[str, int]:
-        return {lane.lane: lane.pid for lane in self._lanes.values() if not lane.ended}
 
 
 def _memory_bytes() -> int:

@@ -210,17 +210,7 @@ class Connection:
             payload["file"] = scenario, file.read_bytes().decode("latin-1")
         folder, script = working_folder() if plan.argv else None, plan.script.removeprefix(str(BOOTSTRAP))
         payload["plan"] = asdict(replace(plan, environment=environment, folder=folder, script=script))
-        process = RemoteProcess(
-            plan.lane,
-            next(self._numbers),
-            self.tell,
-            self.clock,
-            sink,
-            grace_s=plan.grace_s,
-            folder=self.folder,
-            scenario=scenario,
-            echo=echo,
-        )
+        process = RemoteProcess(self, next(self._numbers), plan, sink, scenario, echo)
         running = {number: other for number, other in self._processes.items() if not other.ended}
         self._processes = {**running, process.number: process}
         try:
