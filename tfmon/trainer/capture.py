@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,7 @@ class CaptureError(Exception):
 
 
 class Capture:
-    """A profile: call `start`, train with the result of `follow` or inside of `step`, and call `stop`.
+    """A profile: call `start`, train inside of `step`, and call `stop`.
 
     The caller waits for the device before `start` and `stop`. Starting takes 0.3 ms, stopping 5 to 60 ms. A
     process can take one profile at a time.
@@ -67,27 +67,12 @@ class Capture:
         self.steps += 1
         return marker
 
-    def follow(
-        self, batches: Iterator[Any], step: Callable[..., Any]
-    ) -> tuple[Generator[Any, None, None], Callable[..., Any]]:
-        """Return the batches and the step with markers. Close the generator at the end."""
+    def call(self) -> AbstractContextManager[Any]:
+        """Return the marker around the call of a step, after its input."""
         import tensorflow as tf
 
-        trace = tf.profiler.experimental.Trace
-
-        def marked() -> Generator[Any, None, None]:
-            while True:
-                with self.step():
-                    batch = next(batches, None)
-                    if batch is None:
-                        return
-                    yield batch
-
-        def call(*batch: Any) -> Any:
-            with trace(CALL):
-                return step(*batch)
-
-        return marked(), call
+        marker: AbstractContextManager[Any] = tf.profiler.experimental.Trace(CALL)
+        return marker
 
     def stop(self) -> Path:
         """Return the written `.xplane.pb` file. Raises CaptureError."""

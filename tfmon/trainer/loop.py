@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from collections import deque
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -206,9 +205,7 @@ class Loop:
         """Train a step between two barriers, in no window."""
         clock_ns = lane_clock.now_ns
         began_ns = clock_ns()
-        batch = next(self._feed.batches, None)
-        if batch is None:
-            raise ScenarioError(DATA_ENDED)
+        batch = self._next_batch()
         fed_ns = clock_ns()
         if self._copies:
             batch = _on_gpu(batch)
@@ -217,10 +214,9 @@ class Loop:
         called_ns = clock_ns()
         self._read_loss()
         ended_ns = clock_ns()
-        size = self._feed.batch_examples
         sample = Samples(
             steps=1,
-            examples=count_examples(batch) if size is None else size,
+            examples=self._examples_in(batch),
             input_ns=fed_ns - began_ns,
             copy_ns=copied_ns - fed_ns,
             call_ns=called_ns - copied_ns,
@@ -232,22 +228,34 @@ class Loop:
 
     def _capture(self, folder: Path, steps: int, deadline_ns: int = 1 << 62) -> Path:
         """Profile at least one step, after a slow first step. Raises CaptureError."""
-        capture, plain = Capture(folder), (self._feed, self._step)
+        capture, clock = Capture(folder), self.control.clock
         try:
             capture.start()
             self._train_until(0, 1)
-            batches, self._step = capture.follow(self._feed.batches, self._step)
-            self._feed = replace(self._feed, batches=batches)
-            goal = self.control.clock.done + steps
-            while self.control.clock.done < goal:
-                if self._train_until(deadline_ns, goal - self.control.clock.done) >= deadline_ns:
-                    break
-            batches.close()
+            while capture.steps < steps and not (capture.steps and lane_clock.now_ns() >= deadline_ns):
+                with capture.step():
+                    batch = self._next_batch()
+                    with capture.call():
+                        self._loss = self._step(*batch)
+                    if self._reads_loss:
+                        self._read_loss()
+                clock.done += 1
+                clock.examples += self._examples_in(batch)
             self._read_loss()
+            clock.last_end_ns = lane_clock.now_ns()
             return capture.stop()
         finally:
-            self._feed, self._step = plain
             capture.abandon()
+
+    def _next_batch(self) -> Any:
+        batch = next(self._feed.batches, None)
+        if batch is None:
+            raise ScenarioError(DATA_ENDED)
+        return batch
+
+    def _examples_in(self, batch: Any) -> int:
+        size = self._feed.batch_examples
+        return count_examples(batch) if size is None else size
 
     @property
     def _steps_left(self) -> int:
