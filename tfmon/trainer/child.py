@@ -31,6 +31,7 @@ from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer import runtime
 from tfmon.trainer.batch_feed import MemoryShortageError
 from tfmon.trainer.channel import Mailbox, Reporter, die_with_parent, exit_now, start_inbox
+from tfmon.trainer.runtime import Failure
 from tfmon.trainer.scenario import ScenarioError, load
 from tfmon.trainer.time_parts import account
 
@@ -39,16 +40,6 @@ SEED = 0
 INSTALL = "{python} -m pip install {name}"
 _COLOURS = re.compile(r"\x1b\[\d*m")
 _NODES = re.compile(r"^(\{\{.*?\}\} ?)+")
-
-
-class Failure(Exception):
-    """The reason why this lane cannot continue."""
-
-    def __init__(self, kind: str, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.hint = hint
 
 
 def run(metric_fd: int, knob_fd: int, clock_fd: int | None = None) -> None:
@@ -162,10 +153,7 @@ def _broken_tensorflow(error: Exception) -> Failure:
 
 
 def _set_up_device(assign: Assign) -> LibrariesLoaded:
-    try:
-        name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"), assign.devices)
-    except runtime.DeviceMissingError as error:
-        raise Failure("device_absent", str(error)) from error
+    name = runtime.choose_device(assign.device, assign.settings.get("threads", "auto"), assign.devices)
     uuids = runtime.gpu_uuids(assign.devices) if assign.device == "gpu" else ()
     return runtime.libraries_loaded(name, uuids)
 

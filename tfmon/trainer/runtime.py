@@ -57,8 +57,14 @@ def libraries_loaded(device_name: str, uuids: tuple[str, ...]) -> LibrariesLoade
     )
 
 
-class DeviceMissingError(Exception):
-    """The lane's device is missing. The text is for the user."""
+class Failure(Exception):
+    """The reason why this lane cannot continue."""
+
+    def __init__(self, kind: str, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.hint = hint
 
 
 def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
@@ -66,7 +72,7 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
 
     Several `cpu` devices share the cores. An int for `threads` limits an operation's CPU threads.
 
-    Raises: DeviceMissingError if TensorFlow has too few GPUs.
+    Raises: Failure if TensorFlow has too few GPUs.
     """
     import tensorflow as tf
 
@@ -79,9 +85,9 @@ def choose_device(kind: str, threads: object = "auto", count: int = 1) -> str:
             split_cpu(count)
         return ""
     if not gpus:
-        raise DeviceMissingError(missing_gpu_reason())
+        raise Failure("device_absent", missing_gpu_reason())
     if len(gpus) < count:
-        raise DeviceMissingError(f"TensorFlow sees {len(gpus)} of the {count} GPUs of this lane")
+        raise Failure("device_absent", f"TensorFlow sees {len(gpus)} of the {count} GPUs of this lane")
     return gpu_names(gpus[:count])
 
 
