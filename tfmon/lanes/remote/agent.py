@@ -134,14 +134,9 @@ class Agent:
                     raise _Ended("the connection was closed")
                 heard_s = time.monotonic()
                 for message in messages:
-                    self._take(message)
+                    getattr(self, f"_do_{message.pop('do')}")(**message)
             elif not self._held and time.monotonic() - heard_s > SILENCE_S:
                 raise _Ended(f"it received nothing for {SILENCE_S:.0f} s and ended its lanes")
-
-    def _take(self, message: dict[str, Any]) -> None:
-        method: Callable[..., object] | None = getattr(self, "_do_" + str(message.pop("do")), None)
-        if method is not None:  # newer monitor
-            method(**message)
 
     def _end_by_signal(self, number: int, _: object) -> NoReturn:
         raise _Ended(self._failure or f"it was ended by {signal.Signals(number).name}")
