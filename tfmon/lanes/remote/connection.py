@@ -210,7 +210,8 @@ class Connection:
             payload["file"] = scenario, file.read_bytes().decode("latin-1")
         folder, script = working_folder() if plan.argv else None, plan.script.removeprefix(str(BOOTSTRAP))
         payload["plan"] = asdict(replace(plan, environment=environment, folder=folder, script=script))
-        process = RemoteProcess(self, next(self._numbers), plan, sink, scenario, echo)
+        number = next(self._numbers)
+        process = RemoteProcess(number, plan, sink, echo, self.tell, self.clock, self.folder, scenario)
         running = {number: other for number, other in self._processes.items() if not other.ended}
         self._processes = {**running, process.number: process}
         try:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import Echo, LaneProcess, Sink
@@ -18,9 +19,6 @@ from tfmon.model.lane_events import LaneFailed, Profiled, ProfileFailed
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.lane_texts import without_chatter
 from tfmon.model.requests import Assign, Request, TakeProfile
-
-if TYPE_CHECKING:
-    from tfmon.lanes.remote.connection import Connection
 
 KEPT_PINGS = 60
 DRIFT = 15e-6
@@ -61,14 +59,21 @@ class RemoteProcess(LaneProcess):
     """A child of an agent. Thread: `take` and `lose`, the connection's delivery thread; the rest any."""
 
     def __init__(
-        self, connection: Connection, number: int, plan: ProcessPlan, sink: Sink, scenario: str, echo: Echo
+        self,
+        number: int,
+        plan: ProcessPlan,
+        sink: Sink,
+        echo: Echo,
+        tell: Callable[..., bool],
+        clock: HostClock,
+        folder: str,
+        scenario: str,
     ) -> None:
-        """`scenario` is its path on the host."""
+        """`folder` and `scenario` are paths on the host; `tell` sends to its agent."""
         super().__init__(plan.lane, sink, plan.grace_s)
-        self.number = number
-        self.pid = 0
-        self._connection, self._clock = connection, connection.clock
-        self._scenario, self._echo = scenario, echo
+        self.number, self.pid = number, 0
+        self._echo, self._tell_host, self._clock = echo, tell, clock
+        self._folder, self._scenario = folder, scenario
         self._profiles: dict[str, str] = {}
         self._printed: deque[str] = deque(maxlen=TAIL_LINES)
 
@@ -79,14 +84,14 @@ class RemoteProcess(LaneProcess):
         if isinstance(request, Assign) and self._scenario:
             request = replace(request, scenario=self._scenario)
         elif isinstance(request, TakeProfile):
-            there = f"{self._connection.folder}/profiles/{self.number}-{len(self._profiles) + 1}"
+            there = f"{self._folder}/profiles/{self.number}-{len(self._profiles) + 1}"
             self._profiles[there] = request.folder
             request = replace(request, folder=there)
-        return self._connection.tell(do="request", lane=self.number, line=encode_message(request).decode())
+        return self._tell_host(do="request", lane=self.number, line=encode_message(request).decode())
 
     def _control(self, method: str, *arguments: int) -> None:
         if not self.ended:
-            self._connection.tell(do="control", lane=self.number, method=method, arguments=arguments)
+            self._tell_host(do="control", lane=self.number, method=method, arguments=arguments)
 
     def kill(self, number: int) -> None:
         """See `LaneProcess`."""
