@@ -66,14 +66,15 @@ class _ClaimsProgram(Program):
         """Begin the race of the next claim, if any."""
         while len(self.results) < len(self._claims):
             info, claim = self._claims[len(self.results)]
+            before = self.session.snapshot().race.number
             try:
                 super().begin(self._planned(info, claim))
+                self._measures = self.session.snapshot().race.number > before
+                if self._measures:
+                    return
+                raise TfmonError("its lanes could not be started")
             except TfmonError as error:
-                result = ClaimResult(info.name, claim, "not testable here", reason=error.message)
-                self.results.append(result)
-            else:
-                self._measures = True
-                return
+                self.results.append(ClaimResult(info.name, claim, "not testable here", reason=error.message))
 
     def join(self, timeout_s: float) -> bool:
         """Wait; return whether every claim has a result."""
