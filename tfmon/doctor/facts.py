@@ -14,6 +14,7 @@ from pathlib import Path
 from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import HostSample
+from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DriverFiles, Library, XlaFiles, find_xla_files, open_libraries, read_driver_files
 from tfmon.probes.find_gpus import LIBRARY, GpuVisibility, Obstacle, conclude, look, read_visibility
 from tfmon.probes.host_probe import HostProbe
@@ -116,6 +117,11 @@ class Facts:
         """Whether an NVIDIA GPU may exist."""
         return self.visibility.has_nvidia or bool(self.driver.nodes)
 
+    @property
+    def gpus(self) -> list[Gpu]:
+        """The visible GPUs, or all GPUs."""
+        return self.visibility.visible_gpus() or list(self.visibility.physical_gpus)
+
     def version_of(self, name: str) -> str:
         """Return the version of a package, or ""."""
         return next((distribution.version for distribution in self.distributions if distribution.name == name), "")
@@ -192,7 +198,6 @@ def gather_facts(
 
 
 def _read_platform(root: Path, environ: Mapping[str, str]) -> Platform:
-    """Return the kind of system."""
     match = re.search(r"^ID=[\"']?([\w.-]+)", read_text(root / "etc/os-release"), re.MULTILINE)
     return Platform(
         system=platform.system(),
@@ -225,7 +230,6 @@ def _wsl(root: Path) -> int:
 
 
 def _read_host(root: Path, samples: tuple[HostSample, ...]) -> HostFacts:
-    """Return the facts of processors and memory."""
     machine = read_machine(root)
     total, available = _memory(root)
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")

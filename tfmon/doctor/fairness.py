@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tfmon.doctor.checks import FAIRNESS, KERNEL, NVIDIA, Checks, Finding, not_applicable, ok, warning
 from tfmon.doctor.facts import Facts
-from tfmon.doctor.nvidia import visible_devices_of
 from tfmon.model.folder_views import COPY, IN_PLACE, OVERLAY
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample
 from tfmon.model.readings import Missing, known, mean
@@ -58,7 +57,7 @@ def _gpu_free(facts: Facts) -> Finding:
 def _gpu_power(facts: Facts) -> Finding:
     limits = [
         (device.index, device.power_limit_w, device.power_default_w)
-        for device in visible_devices_of(facts)
+        for device in facts.gpus
         if device.power_limit_w and device.power_default_w
     ]
     if not limits:
@@ -198,7 +197,7 @@ def _views(facts: Facts) -> Finding:
 
 def _samples(facts: Facts) -> list[GpuSample]:
     samples = {sample.key: sample for sample in facts.samples}
-    return [samples[gpu.uuid] for gpu in visible_devices_of(facts) if gpu.uuid in samples]
+    return [samples[gpu.uuid] for gpu in facts.gpus if gpu.uuid in samples]
 
 
 def _unknown(facts: Facts) -> str:

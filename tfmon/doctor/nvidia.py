@@ -10,7 +10,6 @@ from tfmon.doctor.checks import GPU, NVIDIA, Checks, Finding, broken, not_applic
 from tfmon.doctor.facts import Facts
 from tfmon.doctor.remedies import misfits, package, release, requirements
 from tfmon.model.spec import SHORT_INSTANCE
-from tfmon.probes.base import Gpu
 from tfmon.probes.cuda import DRIVER, wanted_libraries
 from tfmon.probes.nvidia.nvml import DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND
 
@@ -112,7 +111,7 @@ Source: https://github.com/tensorflow/tensorflow/issues/101746 and 89272, Tensor
 
 @CHECKS.add("GPU in the wheel", GPU, f"{NVIDIA}cuda/cuda-c-programming-guide/#application-compatibility")
 def _compute_capability(facts: Facts) -> Finding:
-    devices = [(gpu, gpu.capability) for gpu in visible_devices_of(facts) if gpu.capability is not None]
+    devices = [(gpu, gpu.capability) for gpu in facts.gpus if gpu.capability is not None]
     known = facts.build.capabilities
     if not devices or not known:
         return not_applicable(_NO_GPU if not facts.visibility.physical_gpus else "compute capability unknown")
@@ -138,7 +137,7 @@ def _compute_capability(facts: Facts) -> Finding:
 
 @CHECKS.add("Sharing the GPU", GPU, f"{NVIDIA}deploy/nvml-api/group__nvmlDeviceEnumvs.html")
 def _compute_mode(facts: Facts) -> Finding:
-    devices = visible_devices_of(facts)
+    devices = facts.gpus
     if not devices:
         return not_applicable(_NO_GPU)
     for device in devices:
@@ -162,11 +161,6 @@ def _compute_mode(facts: Facts) -> Finding:
             *(f"{instance.uuid} {instance.name}" for instance in instances),
         )
     return ok("whole, for several processes")
-
-
-def visible_devices_of(facts: Facts) -> list[Gpu]:
-    """Return the visible GPUs, or all GPUs."""
-    return facts.visibility.visible_gpus() or list(facts.visibility.physical_gpus)
 
 
 def _written(capability: tuple[int, int]) -> str:

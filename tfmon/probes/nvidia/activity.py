@@ -77,7 +77,7 @@ class ActivityMeter:
         for sample in (self._before, self._spare):
             if sample is not None:
                 with contextlib.suppress(nvml.CallFailedError):
-                    self._whole.library("nvmlGpmSampleFree", sample)
+                    self._whole.nvml.call("nvmlGpmSampleFree", sample)
         self._before = self._spare = None
 
     def _metrics(self) -> Mapping[int, Reading] | Missing:
@@ -105,16 +105,16 @@ class ActivityMeter:
                 self._instance = self._device.call("nvmlDeviceGetGpuInstanceId")
             self._ready = True
         if self._spare is None:
-            self._spare = self._whole.library("nvmlGpmSampleAlloc")
+            self._spare = self._whole.nvml.call("nvmlGpmSampleAlloc")
 
     def _between(self, before: Any, later: Any) -> Mapping[int, Reading]:
-        module = self._whole.module
+        module = self._whole.nvml.module
         known = module.c_nvmlGpmMetricsGet_t()
         known.version, known.numMetrics = module.NVML_GPM_METRICS_GET_VERSION, len(_METRICS)
         known.sample1, known.sample2 = before, later
         for index, number in enumerate(_METRICS):
             known.metrics[index].metricId = number
-        self._whole.library("nvmlGpmMetricsGet", known)
+        self._whole.nvml.call("nvmlGpmMetricsGet", known)
         values = {number: _value(known.metrics[index]) for index, number in enumerate(_METRICS)}
         if all(isinstance(values[number], Missing) for number in (KERNELS, _SM)):
             raise nvml.CallFailedError(int(known.metrics[0].nvmlReturn) or nvml.NOT_FOUND)

@@ -166,7 +166,7 @@ class NvidiaDevice:
 
     def _device_memory(self) -> GpuMemory:
         calls = self._calls
-        answer = calls.call("nvmlDeviceGetMemoryInfo", version=calls.module.nvmlMemory_v2)
+        answer = calls.call("nvmlDeviceGetMemoryInfo", version=calls.nvml.module.nvmlMemory_v2)
         total, free, reserved = float(answer.total), float(answer.free), float(answer.reserved)
         if total <= 0:  # a GPU that shares the machine's memory
             return _machine_memory()
@@ -359,7 +359,6 @@ class NvidiaDevice:
 
 
 def _machine_memory() -> GpuMemory:
-    """Return the memory of a GPU that uses the machine's."""
     try:
         total, available = read_memory()
     except OSError:

@@ -188,8 +188,7 @@ class DeviceCalls:
     def __init__(self, nvml: Nvml, handle: Any) -> None:
         self.at_ns = 0
         """The time of the sample."""
-        self.module = nvml.module
-        self._nvml = nvml
+        self.nvml = nvml
         self._handle = handle
         self._off: set[tuple[Hashable, int]] = set()
         self._last_failure: dict[Hashable, NvmlFailure] = {}
@@ -200,17 +199,13 @@ class DeviceCalls:
         """Return the answer; raises CallFailedError or DeviceFailedError."""
         unknown, self._unknown = self._unknown, 0
         try:
-            return self._nvml.call(function, self._handle, *arguments, **keywords)
+            return self.nvml.call(function, self._handle, *arguments, **keywords)
         except CallFailedError as error:
             if error.failure.code == UNKNOWN:
                 self._unknown = unknown + 1
             if error.failure.code in _WHOLE_DEVICE or self._unknown >= _UNKNOWN_IN_A_ROW:
                 raise DeviceFailedError(error.failure) from error
             raise
-
-    def library(self, function: str, *arguments: object) -> Any:
-        """Call a function of pynvml that takes no device."""
-        return self._nvml.call(function, *arguments)
 
     def first(self, reading: Hashable, *ways: Callable[[], T]) -> T | Missing:
         """Return the first result; unsupported ways are not tried again."""
