@@ -13,7 +13,7 @@ from tfmon.analysis.profile_json import to_json
 from tfmon.analysis.summarise import summarise
 from tfmon.model.lane_events import Profiled
 from tfmon.reports import html
-from tfmon.reports.profile_diff import to_text
+from tfmon.reports.profile_report import diff_to_text as to_text
 from tfmon.reports.race_report import report
 from tfmon.reports.secrets import keep
 

@@ -107,14 +107,13 @@ def profile(
 
             traces = [(f"{side.id} {side.title}", folder / f"{side.id}.json") for side in sides]
             merge_traces(traces, Path(chrome))
-    from tfmon.analysis.profile_json import to_json
-    from tfmon.reports import common_keys, profile_diff
+    from tfmon.reports.profile_report import describe_diff, diff_to_text
 
     if html is not None:
         export.write_html(
-            lambda: profile_diff.describe(*sides, page=True), Path(html), everything=False, force=force, err=True
+            lambda: describe_diff(*sides, page=True), Path(html), everything=False, force=force, err=True
         )
-    result = {**common_keys(), **to_json(*sides)} if as_json else profile_diff.to_text(*sides)
+    result = describe_diff(*sides).data if as_json else diff_to_text(*sides)
     flags.print_result(result, "")
 
 

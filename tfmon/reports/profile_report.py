@@ -1,18 +1,30 @@
-"""A profile as text and JSON."""
+"""A profile as text and JSON, and the comparison of two profiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from tfmon import units
-from tfmon.analysis.compare_profiles import ProfiledSide, shortened, time_text
+from tfmon.analysis.compare_profiles import (
+    GROUPINGS,
+    Grouping,
+    ProfiledSide,
+    compare,
+    heads,
+    sentences,
+    share_text,
+    shortened,
+    signed,
+    time_text,
+)
 from tfmon.analysis.memory_peak import memory_beside, memory_cells, memory_heads, memory_lines
-from tfmon.analysis.profile_json import counted
+from tfmon.analysis.profile_json import counted, notes
+from tfmon.analysis.profile_json import to_json as diff_json
 from tfmon.model.profile import Call, GpuTime, Profile, Repeat
 from tfmon.model.readings import Missing, Reading
-from tfmon.reports import VERDICT, Block, Lines, Note, Report, Section, Table, common_keys, text
+from tfmon.reports import VERDICT, Block, Chart, Lines, Note, Report, Section, Table, charts, common_keys, text
 
 WIDTH = 100
 
@@ -22,7 +34,7 @@ _MODES = {
     "eager": "eager",
     "unknown": "how they ran is not known",
 }
-_NAME, _OPERATION = 40, 50
+_NAME, _OPERATION, _PART = 40, 50, 34
 MOST_LAYERS = 10
 
 
@@ -181,3 +193,74 @@ def _repeats(verb: str, repeats: Iterable[Repeat]) -> Iterator[str]:
         cost = units.reading(repeat.cost_ns, lambda value: f"{time_text(value)} each")
         times = "once" if repeat.count == 1 else f"{repeat.count} times"
         yield f"{shortened(repeat.function, _NAME)} was {verb} {times}, {cost}"
+
+
+MOST_ROWS = {"operation": 20, "kind": 10, "layer": 10}
+MOST_BARS = 12
+HEADINGS: dict[Grouping, str] = {
+    "operation": "by operation",
+    "kind": "by the type of the operation",
+    "layer": "by layer, with its gradient",
+}
+
+
+def diff_to_text(first: ProfiledSide, second: ProfiledSide) -> str:
+    """Return the comparison as plain text."""
+    return text.write(describe_diff(first, second), width=WIDTH)
+
+
+def describe_diff(first: ProfiledSide, second: ProfiledSide, *, page: bool = False) -> Report:
+    """Return the explanation of a longer step, with a chart for a page."""
+    answer, *more = answers(first, second)
+    chart = replace(_diff_chart(first, second), table=None) if page else None
+    return Report(
+        f"Two profiles: {first.title} and {second.title}",
+        [Section("", (chart,))]
+        + [Section(HEADINGS[by], (_diff_table(first, second, by),)) for by in GROUPINGS]
+        + [memory_section((first, second)), Section("", (Lines(notes(first, second)),))],
+        [Note(answer, VERDICT), *map(Note, more)],
+        data={**common_keys(), **diff_json(first, second)},
+    )
+
+
+def diff_section(first: ProfiledSide, second: ProfiledSide) -> Section:
+    """Return the explanation for a race's report."""
+    chart = _diff_chart(first, second)
+    lines = Lines([*answers(first, second), *notes(first, second)])
+    return Section("What explains the difference", (lines, chart), long=True)
+
+
+def answers(first: ProfiledSide, second: ProfiledSide) -> list[str]:
+    """Return how much longer a step takes, and why."""
+    names = [side.id if side.title in ("", side.id) else f"{side.id} ({side.title})" for side in (first, second)]
+    return sentences(compare(first.profiles, second.profiles), names[0], names[1])
+
+
+def _diff_table(first: ProfiledSide, second: ProfiledSide, by: Grouping) -> Table:
+    diff = compare(first.profiles, second.profiles, by)
+    most = MOST_ROWS[by]
+    shown, rest = diff.rows[:most], diff.rows[most:]
+    rows = [heads(by, first.id, second.id), *(row.cells(_PART) for row in shown)]
+    if rest:
+        left = sum(row.first.step_ns for row in rest if row.first is not None)
+        right = sum(row.second.step_ns for row in rest if row.second is not None)
+        share = share_text((right - left) / diff.difference.value_ns) if diff.explained else ""
+        name = f"{len(rest)} smaller differences"
+        rows.append([name, time_text(left), time_text(right), signed(right - left), "", share, "", ""])
+    whole = [time_text(diff.first_ns), time_text(diff.second_ns), *diff.difference.texts]
+    rows.append(["a step", *whole, share_text(1.0) if diff.explained else "", "", ""])
+    return Table(rows, left=(0, 7), marked=(len(rows) - 1,))
+
+
+def _diff_chart(first: ProfiledSide, second: ProfiledSide) -> Chart:
+    diff = compare(first.profiles, second.profiles)
+    bars: dict[str, charts.Difference] = {}
+    for row in diff.rows[:MOST_BARS]:
+        name = row.label(_PART)
+        name = name if name not in bars else f"{name} ({len(bars)})"
+        note = " ".join(filter(None, (row.difference.texts[0], row.cells(_PART)[5])))
+        bars[name] = (name, row.difference.value_ns, row.difference.ci95_ns, note)
+    about = f"Right: {second.id} takes longer; left: {first.id} does. Thin lines are 95 % intervals."
+    title = "What explains the difference of a step"
+    spec = charts.diverging([*bars.values()], f"ms a step, {second.id} less {first.id}", f"{title}. {about}")
+    return Chart(title, about, spec, _diff_table(first, second, "operation"))

@@ -29,7 +29,6 @@ from tfmon.reports import (
     host_names,
     machine_rows,
     minute,
-    profile_diff,
     repeated,
     series_report,
     steps,
@@ -37,7 +36,7 @@ from tfmon.reports import (
     versions_text,
 )
 from tfmon.reports import course as over_time
-from tfmon.reports.profile_report import memory_section
+from tfmon.reports.profile_report import diff_section, memory_section
 from tfmon.reports.recorded_numbers import Course
 from tfmon.reports.secrets import other_processes
 
@@ -77,7 +76,7 @@ def report(
             Section("What limits the lanes", (Lines(list(_limits(result))), *_causes(result))),
             *(over_time.sections(course) if course is not None else ()),
             steps.section(analysis),
-            *((profile_diff.section(*profiled),) if profiled is not None else ()),
+            *((diff_section(*profiled),) if profiled is not None else ()),
             *((memory_section(sides, "Memory at its peak, by layer"),) if sides else ()),
             *(() if result.is_series else (tried,)),
             Section("How it was measured", (Lines(list(_method(result))),)),
