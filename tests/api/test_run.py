@@ -14,8 +14,7 @@ from support.events import SECOND
 from support.verdicts import ended, lane
 from support.waiting import PATIENCE_S, wait_for
 
-from tfmon.analysis.analysis import analyse
-from tfmon.analysis.progress import outlook, speeds
+from tfmon.analysis.analysis import analyse, outlook, speeds
 from tfmon.api import run_base
 from tfmon.model.lane_events import RACING
 from tfmon.model.lane_state import LaneState

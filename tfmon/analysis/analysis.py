@@ -61,12 +61,6 @@ class LaneAnalysis:
         """The causes of the bottleneck, or the observed causes."""
         return self.bottleneck.causes if self.bottleneck is not None else causes_of(self.lane)
 
-    @property
-    def measured_text(self) -> str:
-        """The measured time and its discarded part."""
-        lane = self.lane
-        return units.measured(lane.steady.span_ns / 1e9, lane.measurements.ran_ns / 1e9, lane.discarded_shares)
-
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
@@ -171,6 +165,31 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
         measured=measured,
         earlier=_earlier_text(snapshot, measured),
     )
+
+
+def outlook(analysis: Analysis) -> str:
+    """Return the remaining time as text."""
+    race, parts = analysis.snapshot.race, []
+    if race.seconds is not None and race.started_ns is not None:
+        left_s = race.seconds - (analysis.snapshot.at_ns - race.started_ns) / 1e9
+        parts.append(f"{units.clock(left_s)} left")
+    if analysis.verdict.left_s is not None:
+        goal = f"±{100 * race.until_ci:g} %" if race.until_ci is not None else "an answer"
+        parts.append(f"{goal} in about {units.about(analysis.verdict.left_s)}")
+    elif analysis.verdict.kind in (FASTER, SAME):
+        parts.append("there is an answer")
+    return "".join(f"   {part}" for part in parts)
+
+
+def speeds(snapshot: Snapshot) -> str:
+    """Return each lane's speed as text."""
+    parts = []
+    for lane in snapshot.lanes:
+        speed = lane.recent().examples_per_s
+        seconds = (snapshot.at_ns - lane.phase_since_ns) / 1e9
+        state = f"{units.rate(speed)} examples/s" if speed is not None else f"{lane.phase} {seconds:.0f} s"
+        parts.append(f"{lane.spec.name}: {state}")
+    return "   ".join(parts)
 
 
 def change_row(

@@ -103,7 +103,11 @@ def compare(first: RaceResult, second: RaceResult) -> Comparison:
         lanes=lanes,
         unpaired=tuple(unpaired),
         verdict=_verdict(first.verdict, second.verdict),
-        differences=tuple(_differences(first, second, lanes)),
+        differences=tuple(
+            Difference(about, what, _written(before), _written(now))
+            for about, what, before, now in _conditions(first, second, lanes)
+            if before != now
+        ),
         notes=tuple(_notes(first, second, lanes)),
     )
 
@@ -154,32 +158,30 @@ def _paired(
     return pairs, unpaired + [f"{lane.full_name}: only in the second" for lane in right]
 
 
-def _differences(first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]) -> Iterator[Difference]:
-    def differ(about: str, what: str, first_value: object, second_value: object) -> Iterator[Difference]:
-        if first_value != second_value:
-            yield Difference(about, what, _written(first_value), _written(second_value))
-
+def _conditions(
+    first: RaceResult, second: RaceResult, lanes: tuple[LanePair, ...]
+) -> Iterator[tuple[str, str, object, object]]:
     for part in ("scenario", "source", "mode"):
-        yield from differ("scenario", part, getattr(first, part), getattr(second, part))
+        yield "scenario", part, getattr(first, part), getattr(second, part)
     for pair in lanes:
         left, right = pair.first, pair.second
-        yield from differ("lanes", f"{pair.id}: device", left.place, right.place)
+        yield "lanes", f"{pair.id}: device", left.place, right.place
         for knob in sorted({*left.knobs, *right.knobs}):
-            yield from differ("knobs", f"{pair.id}: {knob}", left.knobs.get(knob), right.knobs.get(knob))
-    yield from differ("versions", "tfmon", first.tfmon, second.tfmon)
+            yield "knobs", f"{pair.id}: {knob}", left.knobs.get(knob), right.knobs.get(knob)
+    yield "versions", "tfmon", first.tfmon, second.tfmon
     for pair in lanes:
         left, right = pair.first, pair.second
         for part in left.versions:
-            yield from differ("versions", f"{pair.id}: {part}", left.versions[part], right.versions.get(part))
-        yield from differ("machine", f"{pair.id}: processor", left.device_name, right.device_name)
+            yield "versions", f"{pair.id}: {part}", left.versions[part], right.versions.get(part)
+        yield "machine", f"{pair.id}: processor", left.device_name, right.device_name
         if left.host or right.host:
             for part, values in _machine_parts(first.machine_of(left), second.machine_of(right)):
-                yield from differ("machine", f"{pair.id}: {part}", *values)
+                yield "machine", f"{pair.id}: {part}", *values
     for part, values in _machine_parts(first.machine, second.machine):
-        yield from differ("machine", part, *values)
+        yield "machine", part, *values
     variables, other_variables = first.environment or {}, second.environment or {}
     for name in sorted({*variables, *other_variables}):
-        yield from differ("environment", name, variables.get(name), other_variables.get(name))
+        yield "environment", name, variables.get(name), other_variables.get(name)
 
 
 def _machine_parts(machine: Machine, other: Machine) -> Iterator[tuple[str, tuple[object, object]]]:

@@ -14,10 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tfmon import errors
-from tfmon.analysis.analysis import Analysis, analyse
+from tfmon.analysis.analysis import Analysis, analyse, outlook, speeds
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.analysis.health import concerns
-from tfmon.analysis.progress import outlook, speeds
 from tfmon.analysis.summarise import summarise
 from tfmon.api import state
 from tfmon.api.devices import Idle

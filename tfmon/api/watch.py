@@ -18,8 +18,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import click
 
-from tfmon.analysis.analysis import Analysis, analyse
-from tfmon.analysis.progress import speeds
+from tfmon.analysis.analysis import Analysis, analyse, speeds
 from tfmon.analysis.result import LaneResult
 from tfmon.analysis.summarise import lane_result
 from tfmon.api.devices import device_of

@@ -268,7 +268,8 @@ class PaneRows:
         """The rows of each reading, in display order."""
         width = self.width
         lane, accent, snapshot, bottleneck = self.lane, self.accent, self.snapshot, self.analysed.bottleneck
-        over = snapshot.over
+        over, times = snapshot.over, (lane.steady.span_ns / 1e9, lane.measurements.ran_ns / 1e9)
+        measured = units.measured(*times, lane.discarded_shares)
         any_gpu = not over and any(lane.spec.kind == "gpu" for lane in snapshot.lanes)
         speed, interval = self.analysed.speed, ""
         if speed and over:
@@ -287,7 +288,7 @@ class PaneRows:
             "memory": [] if over else [self._memory()],
             "gpu": [reading_rows.gpu_load_row(lane, snapshot, width, accent)] if any_gpu else [],
             "gpu memory": [reading_rows.gpu_memory_row(lane, snapshot, width)] if any_gpu else [],
-            "measured": styled_lines(self.analysed.measured_text if over else "", width, _MOST, DIM),
+            "measured": styled_lines(measured if over else "", width, _MOST, DIM),
             "note": self._note(),
             **(self._single_lane_rows(width) if self.alone else {}),
         }

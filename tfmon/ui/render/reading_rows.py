@@ -239,18 +239,23 @@ _UNITS = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20))
 
 def gpu_load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -> Row:
     """Return the load of each GPU."""
+    if lane.spec.kind != "gpu":
+        return labelled("gpu", (units.absent(NO_GPU), DIM))
     gpus = snapshot.gpus_of(lane)
     busy = [gpu.load.busy_pct for gpu in gpus]
     ages = [age for age in map(snapshot.stale_s, gpus) if age is not None]
     loads = [value for value in map(known, busy) if value is not None]
-    if lane.spec.kind != "gpu":
-        return labelled("gpu", (units.absent(NO_GPU), DIM))
     if ages:
         return labelled("gpu", (f"stale: read {units.seconds(max(ages))} ago", WARN))
     if not loads:
         return labelled("gpu", (units.absent(_first_missing(busy)), DIM))
     if lane.spec.devices == 1:
-        return _one_load(gpus[0], loads[0], width - LABEL_CELLS, accent)
+        gpu, room = gpus[0], width - LABEL_CELLS
+        age_s, watts, limit = gpu.age_s("load"), known(gpu.power.power_w), known(gpu.power.power_limit_w)
+        text = f"{loads[0]:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{loads[0]:4.0f} % busy"
+        if watts is not None and limit is not None and room >= WIDE:
+            text += f" · {watts:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
+        return labelled("gpu", *bar(loads[0] / 100, text, room, accent))
     values = _each(lane, busy)
     numbers = " ".join(UNKNOWN if value is None else f"{value:.0f}" for value in values)
     bars = [
@@ -258,18 +263,10 @@ def gpu_load_row(lane: LaneState, snapshot: Snapshot, width: int, accent: str) -
         for value in values
     ]
     power = known(summed([gpu.power.power_w for gpu in gpus])) if len(gpus) == lane.spec.devices else None
-    watts = "" if power is None else f" · {units.count(round(power))} W"
-    texts = (f"{numbers} % busy{watts}", f"{numbers} % busy", f"{numbers} %")
+    drawn = "" if power is None else f" · {units.count(round(power))} W"
+    texts = (f"{numbers} % busy{drawn}", f"{numbers} % busy", f"{numbers} %")
     short = labelled("gpu", *bars, (f" {_span(loads, 0)} %", TEXT))
     return fitting(width, *(labelled("gpu", (text, TEXT)) for text in texts), short)
-
-
-def _one_load(gpu: GpuSample, busy: float, room: int, accent: str) -> Row:
-    age_s, power, limit = gpu.age_s("load"), known(gpu.power.power_w), known(gpu.power.power_limit_w)
-    text = f"{busy:4.0f} %, {age_s:.0f} s ago" if age_s >= 1 else f"{busy:4.0f} % busy"
-    if power is not None and limit is not None and room >= WIDE:
-        text += f" · {power:.0f} W of {limit:.0f}" + (" (whole GPU)" if gpu.part_of else "")
-    return labelled("gpu", *bar(busy / 100, text, room, accent))
 
 
 def gpu_memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
@@ -283,14 +280,14 @@ def gpu_memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
         peak = f" (peak {units.memory(use.peak_bytes)})" if allocated and use.peak_bytes is not None else ""
         every = ((used, allocated + peak), (used, allocated), (used.removesuffix(" used"), allocated))
         texts = [" · ".join(filter(None, parts)) for parts in every]
-        return _memory(width, *texts) if texts[0] else _memory_missing(NOT_SAMPLED)
+        return _memory(width, *texts) if texts[0] else labelled("gpu mem", (units.absent(NOT_SAMPLED), DIM))
     lane_bytes = [use.parts[gpu.key].used_bytes if gpu.key in use.parts else NOT_SAMPLED for gpu in gpus]
     by_lane = all(not isinstance(reading, Missing) for reading in lane_bytes)
     shown = lane_bytes if by_lane else [gpu.memory.used_bytes for gpu in gpus]
     values = _each(lane, shown)
     sizes = [value for value in values if value is not None]
     if not sizes:
-        return _memory_missing(_first_missing(shown))
+        return labelled("gpu mem", (units.absent(_first_missing(shown)), DIM))
     unit, size = next((unit_ for unit_ in _UNITS if max(sizes) >= unit_[1]), _UNITS[-1])
     digits = 0 if min(sizes) / size >= 9.95 else 1
     numbers = " ".join(UNKNOWN if value is None else f"{value / size:.{digits}f}" for value in values)
@@ -301,10 +298,6 @@ def gpu_memory_row(lane: LaneState, snapshot: Snapshot, width: int) -> Row:
 
 def _memory(width: int, *texts: str) -> Row:
     return fitting(width, *(labelled("gpu mem", (text, TEXT)) for text in texts))
-
-
-def _memory_missing(missing: Missing) -> Row:
-    return labelled("gpu mem", (units.absent(missing), DIM))
 
 
 def _gpu_used(lane: LaneState, gpu: GpuSample | None) -> str:
