@@ -12,7 +12,7 @@ from tfmon.model.lane_events import StepDescribed
 from tfmon.model.race import CONCURRENT, TURNS
 from tfmon.model.readings import Estimate
 from tfmon.model.spec import LaneSpec
-from tfmon.ui.render.verdict_rows import verdict_lines
+from tfmon.ui.render.race_frame import verdict_lines
 from tfmon.ui.source import Display
 
 SPEEDS = (7_663, 2_420)

@@ -23,7 +23,6 @@ from tfmon.ui.render import reading_rows
 from tfmon.ui.render.reading_rows import REFUSED_NS
 from tfmon.ui.render.rows import DIM, TEXT, Row, Span, cells, crop, fit, meter, spread
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, link, strong
-from tfmon.ui.render.verdict_rows import elapsed
 from tfmon.ui.source import Display, focused_index, running_line, shared_value, shows, targets
 
 
@@ -44,7 +43,7 @@ def header_row(analysis: Analysis, width: int) -> Row:
 def _header_parts(analysis: Analysis) -> Iterator[Row]:
     snapshot, used = analysis.snapshot, reading_rows.machines(analysis.snapshot)
     (host, state), *other_machines = used
-    yield ((elapsed(snapshot), STRONG),)
+    yield ((_elapsed(snapshot), STRONG),)
     yield ((busy_badge(analysis), strong(WARN)),)
     yield ((_mode(snapshot), DIM),)
     if host or other_machines:
@@ -62,6 +61,16 @@ def _header_parts(analysis: Analysis) -> Iterator[Row]:
     yield ((f"TF {versions}" if versions else "", DIM),)
     names = ", ".join(host or state.machine.hostname or "here" for host, state in used)
     yield (("" if len(used) == 1 and host else names, DIM),)
+
+
+def _elapsed(snapshot: Snapshot) -> str:
+    started_ns, now_ns = snapshot.race.started_ns, snapshot.at_ns
+    if snapshot.over:
+        if snapshot.raced_s is not None:
+            return units.clock(snapshot.raced_s)
+        now_ns = max(lane.phase_since_ns for lane in snapshot.lanes)
+        started_ns = started_ns or min(lane.process.started_ns for lane in snapshot.lanes)
+    return units.clock(0.0 if started_ns is None else (now_ns - started_ns) / 1e9)
 
 
 def busy_badge(analysis: Analysis) -> str:

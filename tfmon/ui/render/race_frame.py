@@ -1,4 +1,4 @@
-"""The race screen as rows: panes, or a table of lanes that do not fit."""
+"""The race screen as rows: the verdict, and panes, or a table of lanes that do not fit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
+from pathlib import PurePath
 from typing import TypeAlias
 
 from tfmon import units
 from tfmon.analysis.analysis import Analysis
+from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.series_layout import DASH
-from tfmon.model.lane_state import STAGES
+from tfmon.model.lane_state import ABSENT, FAILED, STAGES
 from tfmon.model.ports import ReplayState
+from tfmon.model.session import Snapshot
 from tfmon.ui.render import reading_rows
 from tfmon.ui.render.bars import (
     header_row,
@@ -25,11 +28,10 @@ from tfmon.ui.render.bars import (
 )
 from tfmon.ui.render.chart import charts_of
 from tfmon.ui.render.pane import FRAME_CELLS, PaneRows, chart_width, heights_of, phase_text
-from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, fit, fitting_name, styled_lines
+from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, fit, fitting_name, styled_lines, wrap
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, link, strong
 from tfmon.ui.render.table import BAR_HEAD, interval_bar, reach_of
-from tfmon.ui.render.verdict_rows import verdict_lines, verdict_rows
-from tfmon.ui.source import OWN, Display, Scale, focused_index, shows
+from tfmon.ui.source import OWN, Display, Scale, focused_index, news_line, shows
 
 _ID_CELLS, _GAP, _LEAST_NAME = 5, 2, 8
 _DETAILS = ("step", "loss", "knobs", "bottleneck", "help", "time", "cpu", "memory")
@@ -103,6 +105,68 @@ def _details(analysis: Analysis, index: int, view: Display, width: int, shown: C
     return [row for name in names for row in (readings[name][:1] if name == "knobs" else readings[name])]
 
 
+_LEAD_CELLS = 4
+
+
+def _verdict_rows(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
+    snapshot, verdict, over = analysis.snapshot, analysis.verdict, shows(analysis.snapshot, view)
+    if not snapshot.lanes:
+        return []
+    alone = len(snapshot.lanes) == 1 and snapshot.lanes[0].phase not in (FAILED, ABSENT)
+    no_gpu = f"no GPU lane: {snapshot.machine.no_gpu}" if snapshot.machine.no_gpu and not over else ""
+    texts = [
+        *((line, strong(WARN)) for line in loss_warnings(snapshot) if over),
+        (analysis.finish() if over else "", TEXT),
+        ("" if alone else news_line(analysis, view), STRONG),
+        (analysis.earlier or ("" if over else "; ".join(verdict.ranked)), TEXT),
+        (snapshot.race.interrupted if over else "", strong(WARN)),
+        *((line, strong(WARN)) for line in snapshot.race.differs),
+        (verdict.note, TEXT if over else DIM),
+        ("" if alone else no_gpu, TEXT),
+        (_discarded(analysis) if over else "", DIM),
+        (_recorded(snapshot) if over and not view.replay else "", DIM),
+    ]
+    rows = [] if alone else verdict_lines(analysis, view, width, height if over else min(2, height))
+    for text, style in texts:
+        rows += styled_lines(text, width - 1, min(2, height - len(rows)), style, "   ")
+    return rows
+
+
+def verdict_lines(analysis: Analysis, view: Display, width: int, most: int) -> list[Row]:
+    """Return the leading lane, or the time until the first verdict."""
+    verdict, lanes, room = analysis.verdict, analysis.snapshot.lanes, width - _LEAD_CELLS
+    experiment, curve = analysis.snapshot.experiment, analysis.curve
+    if curve is not None and experiment is not None and not experiment.over and not view.stopping:
+        return styled_lines(f"crossover: {curve.text}", width - 1, most, lead="   ")
+    text = verdict.answer
+    waits = verdict.ratio is None and len(lanes) > 1
+    if verdict.short and not (waits and view.stopping):
+        text = verdict.short if len(lanes) > 1 or len(wrap(text, room, most + 1)) > most else text
+    leads = next((index for index, lane in enumerate(lanes) if lane.spec.id == verdict.winner_id), None)
+    style = STRONG if verdict.winner_id or shows(analysis.snapshot, view) else TEXT
+    rows = styled_lines(text, width - 1, most, style, "   ")
+    if rows and leads is not None:
+        rows[0] = ((" ▲ ", strong(lane_style(leads))), (rows[0][0][0][3:], style))
+    return rows
+
+
+def _discarded(analysis: Analysis) -> str:
+    measured = [lane for lane in analysis.snapshot.lanes if lane.measurements.windows]
+    by_lane = {lane.spec.id: units.discarded(lane.discarded_shares) for lane in measured}
+    if len(set(by_lane.values())) < 2:
+        return next(iter(by_lane.values()), "")
+    parts = [f"{id} {text.removeprefix('discarded ')}" for id, text in by_lane.items()]
+    return f"discarded: {'; '.join(parts)}"
+
+
+def _recorded(snapshot: Snapshot) -> str:
+    recording = snapshot.recording
+    if recording is None or not recording.path:
+        return f"not recorded: {recording.reason}" if recording is not None and recording.reason else ""
+    again = "; `tfmon replay last` shows it again" if snapshot.has_result else ""
+    return f"recorded as {PurePath(recording.path).name}{again}"
+
+
 Rows: TypeAlias = Sequence[Row]
 MIN_PANE_WIDTH, MIN_PANE_HEIGHT, MIN_HEIGHT_ALONE = 40, 12, 6
 HEIGHT_WITH_TABS, HEIGHT_WITH_STATUS = 30, 18
@@ -147,7 +211,7 @@ def draw(
     most = 0 if count == 1 else 1 if height < 20 else 2 if height < 30 else 3
     if shows(snapshot, view):
         most = max(1, min(height // 2, room - MIN_PANE_HEIGHT))
-    verdict = verdict_rows(analysis, view, width, most)
+    verdict = _verdict_rows(analysis, view, width, most)
     if view.verdict[:2] == (width, height):  # a temporary note must not move the panes
         verdict += [BLANK] * (min(view.verdict[2], most) - len(verdict))
     room -= len(verdict)
