@@ -120,7 +120,7 @@ async def test_while_a_lane_is_tuned_keys_change_nothing_and_say_why():
         for key in ("b", "p", "space", "t", "r", "e"):
             pilot.app.monitor.say("")
             await press(pilot, key)
-            assert "G is trying prefetch auto, batch 256; E, Enter stops it" in shown(pilot), key
+            assert "G is trying prefetch auto · batch 256; E, Enter stops it" in shown(pilot), key
         assert demo.controls.calls == [] and demo.experiments.calls == []
 
 
