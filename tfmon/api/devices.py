@@ -142,20 +142,14 @@ class Idle:
     def _settled(self, spec: LaneSpec, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int) -> Chosen:
         reason = ""
         if count < len(gpus):
-            gpus, reason = self._idlest(spec.host, listing, gpus, count)
+            if spec.host not in self.ranked:
+                self.ranked[spec.host] = ranked(self.look(spec.host, listing.usable))
+            keys = {gpu.uuid for gpu in gpus}
+            best = [sample for sample in self.ranked[spec.host] if sample.key in keys][:count]
+            if len(best) == count:
+                keys, reason = {sample.key for sample in best}, why(best, len(gpus))
+            gpus = tuple(gpu for gpu in gpus if gpu.uuid in keys)[:count]
         return (replace(spec, device=device_of(gpus, listing), chosen=reason) if gpus else spec), gpus
-
-    def _idlest(
-        self, host: str, listing: GpuSearch, gpus: tuple[Gpu, ...], count: int
-    ) -> tuple[tuple[Gpu, ...], str]:
-        if host not in self.ranked:
-            self.ranked[host] = ranked(self.look(host, listing.usable))
-        keys = {gpu.uuid for gpu in gpus}
-        best = [sample for sample in self.ranked[host] if sample.key in keys][:count]
-        if len(best) < count:  # no readings
-            return gpus[:count], ""
-        keys = {sample.key for sample in best}
-        return tuple(gpu for gpu in gpus if gpu.uuid in keys), why(best, len(gpus))
 
     def _wait(self, wanted: Sequence[Wanted], wait_s: float) -> None:
         began_s = self.clock_s()

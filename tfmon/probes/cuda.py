@@ -104,14 +104,14 @@ def open_libraries(
 
     The search order is the dynamic linker's. Source: https://man7.org/linux/man-pages/man8/ld.so.8.html.
     """
+    home = Path(wheel.home)
     first = [Path(folder) for folder in environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    folders = [*first, *sorted(Path(wheel.home).glob("nvidia/*/lib"))]
+    folders = [*first, *sorted(home.glob("nvidia/*/lib"))]
 
     def file(name: str) -> str:
         return next((str(folder / name) for folder in folders if (folder / name).exists()), name)
 
-    names = (DRIVER, *wanted_libraries(wheel))
-    files = [(name, name if name == DRIVER else file(name)) for name in names]
+    files = [(DRIVER, DRIVER), *((name, file(name)) for name in wanted_libraries(wheel))]
     try:
         answer = run_program([str(python), "-c", _OPEN, json.dumps(files)], timeout_s, environ=environ)
         opened = json.loads(answer.stdout.splitlines()[-1])
@@ -119,12 +119,8 @@ def open_libraries(
         return (Library(DRIVER, error=f"opening the libraries took longer than {timeout_s:g} s"),)
     except (OSError, ValueError, LookupError):
         return (Library(DRIVER, error="the process that opened the libraries failed"),)
-    return tuple(_library(entry, Path(wheel.home)) for entry in opened)
-
-
-def _library(entry: Mapping[str, str], home: Path) -> Library:
     inside = f"{home}/nvidia/", f"{home.resolve()}/nvidia/"
-    return Library(**entry, wheel=entry["path"].startswith(inside))
+    return tuple(Library(**entry, wheel=entry["path"].startswith(inside)) for entry in opened)
 
 
 def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Path) -> XlaFiles:

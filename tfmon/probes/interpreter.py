@@ -175,15 +175,13 @@ def read_wheel(python: str | Path | None = None, *, timeout_s: float = 5.0) -> W
     if python is None or os.path.abspath(python) == os.path.abspath(sys.executable):
         version, path = platform.python_version(), sys.path
     else:
-        described = _described(str(python), timeout_s)
+        described = _described(str(python), timeout_s=timeout_s)
         version, path = ".".join(map(str, described.version)), list(described.path)
     result = find_wheel(path)
     return None if result is None else replace(result, python=version)
 
 
-@functools.lru_cache(maxsize=8)
-def _described(python: str, timeout_s: float) -> Interpreter:
-    return describe_interpreter(python, timeout_s=timeout_s)
+_described = functools.lru_cache(maxsize=8)(describe_interpreter)
 
 
 def find_wheel(path: Sequence[str]) -> Wheel | None:
