@@ -19,7 +19,7 @@ from tfmon.doctor.facts import Facts, HostFacts, gather_facts
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import NOT_READ, HostSample
 from tfmon.probes.base import Gpu, absent_gpu
-from tfmon.probes.cuda import DRIVER, DriverFiles, Library, open_libraries, wanted_libraries
+from tfmon.probes.cuda import DRIVER, Library, open_libraries, wanted_libraries
 from tfmon.probes.host_probe import unknown_host
 from tfmon.probes.interpreter import Interpreter, describe_interpreter
 
@@ -152,14 +152,14 @@ def with_gpu(
     """Return facts with GPUs, their driver and every library that TensorFlow opens."""
     gpus = gpus or (H200,)
     visibility = replace(facts.visibility, physical_gpus=gpus, failure=None, visible=visible, driver=version)
-    files = DriverFiles(module_version="550.54.15")
+    visibility = replace(visibility, module_version="550.54.15", nodes=(), denied=())
     folder = "/usr/lib/x86_64-linux-gnu"
     libraries = tuple(
         Library(name, path=f"{folder}/{name}", version="9.3.0" if "cudnn" in name else "")
         for name in (DRIVER, *wanted_libraries(facts.build))
     )
     read = tuple(map(sample_of, gpus)) if samples is None else samples
-    return replace(facts, visibility=visibility, driver=files, samples=read, libraries=libraries)
+    return replace(facts, visibility=visibility, samples=read, libraries=libraries)
 
 
 def build_library(file: Path, code: str = "int nothing;") -> None:

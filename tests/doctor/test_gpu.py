@@ -8,7 +8,6 @@ from tfmon.doctor.checks import BROKEN, NOT_APPLICABLE, OK, WARNING
 from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.doctor.facts import Platform
 from tfmon.probes.base import Gpu
-from tfmon.probes.cuda import DriverFiles
 from tfmon.probes.find_gpus import GpuVisibility
 from tfmon.probes.interpreter import Wheel
 
@@ -109,9 +108,10 @@ class TestDriver:
         bench.write("dev/nvidia-uvm", "")
         bench.write("dev/nvidia-caps", "")
         assert bench.find("driver-files").status == OK
-        assert bench.facts().driver.nodes == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
-        driver = DriverFiles(nodes=("/dev/nvidia0", "/dev/nvidiactl"), denied=("/dev/nvidia0",))
-        finding = find("driver-files", replace(server, driver=driver))
+        assert bench.facts().visibility.nodes == ("/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidiactl")
+        nodes = ("/dev/nvidia0", "/dev/nvidiactl")
+        visibility = replace(server.visibility, nodes=nodes, denied=nodes[:1])
+        finding = find("driver-files", replace(server, visibility=visibility))
         assert (finding.status, "/dev/nvidia0" in finding.fix) == (BROKEN, True)
 
 

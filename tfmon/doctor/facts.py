@@ -15,7 +15,7 @@ from tfmon.model.folder_views import View
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import HostSample
 from tfmon.probes.base import Gpu
-from tfmon.probes.cuda import DriverFiles, Library, XlaFiles, find_xla_files, open_libraries, read_driver_files
+from tfmon.probes.cuda import Library, XlaFiles, find_xla_files, open_libraries
 from tfmon.probes.find_gpus import LIBRARY, GpuVisibility, Obstacle, conclude, look, read_visibility
 from tfmon.probes.host_probe import HostProbe
 from tfmon.probes.interpreter import (
@@ -91,7 +91,6 @@ class Facts:
     """In the working directory: they affect scripts there."""
     libraries: tuple[Library, ...] | None = None
     xla: XlaFiles | None = None
-    driver: DriverFiles = field(default_factory=DriverFiles)
     samples: tuple[GpuSample, ...] = ()
     host: HostFacts = field(default_factory=HostFacts)
     imported: Import | None = None
@@ -115,7 +114,7 @@ class Facts:
     @property
     def has_nvidia(self) -> bool:
         """Whether an NVIDIA GPU may exist."""
-        return self.visibility.has_nvidia or bool(self.driver.nodes)
+        return self.visibility.has_nvidia or bool(self.visibility.nodes)
 
     @property
     def gpus(self) -> list[Gpu]:
@@ -159,12 +158,11 @@ def gather_facts(
         system=system.system,
         machine=interpreter.machine or system.machine,
     )
-    driver = read_driver_files(root)
     gpu_samples = tuple(look(visibility.physical_gpus))
     folder = folder or Path.cwd()
     separate = wheel is None or folder.resolve() != Path(wheel.home).resolve()
     libraries = xla = imported = view = None
-    has_gpu = system.system == "Linux" and (visibility.has_nvidia or driver.nodes)
+    has_gpu = system.system == "Linux" and (visibility.has_nvidia or visibility.nodes)
     if has_gpu and wheel is not None and wheel.has_cuda is not False:
         libraries = open_libraries(interpreter.executable, wheel, environ=environ)
         xla = find_xla_files(wheel.home, folder, environ, root)
@@ -187,7 +185,6 @@ def gather_facts(
         local_shadows=find_shadows(folder, alone=wheel is None) if separate else (),
         libraries=libraries,
         xla=xla,
-        driver=driver,
         samples=gpu_samples,
         host=_read_host(root, load),
         imported=imported,

@@ -38,32 +38,32 @@ def _driver(facts: Facts) -> Finding:
     failure = facts.visibility.failure
     fix = obstacle.hint
     if failure is not None and failure.code == LIBRARY_NOT_FOUND:
-        inside = facts.platform.container and (facts.visibility.driver_loaded or facts.driver.nodes)
+        inside = facts.platform.container and (facts.visibility.driver_loaded or facts.visibility.nodes)
         fix = remedies.give_gpu(facts) if inside else remedies.install_driver(facts)
     if failure is not None and failure.code == DRIVER_NOT_LOADED and facts.platform.container:
         fix = f"on the host: {obstacle.hint}"
     evidence = [
-        f"kernel module: {facts.driver.module_version or 'not loaded'}",
+        f"kernel module: {facts.visibility.module_version or 'not loaded'}",
         f"NVIDIA GPU on the PCI bus: {'yes' if facts.visibility.gpu_on_bus else 'not found'}",
-        f"device files: {' '.join(facts.driver.nodes) or 'none'}",
+        f"device files: {' '.join(facts.visibility.nodes) or 'none'}",
     ]
     return broken(obstacle.reason, "an NVIDIA driver that lists a GPU", fix, *evidence)
 
 
 @CHECKS.add("Access to the driver", GPU, f"{NVIDIA}datacenter/tesla/driver-installation-guide/")
 def _driver_files(facts: Facts) -> Finding:
-    if not facts.driver.nodes:
+    if not facts.visibility.nodes:
         return not_applicable("no files of the driver in /dev")
-    if facts.driver.denied:
-        denied = " ".join(facts.driver.denied)
+    if facts.visibility.denied:
+        denied = " ".join(facts.visibility.denied)
         fix = f"let this user read and write them: sudo chmod a+rw {denied}, or join the group that owns them"
-        return broken(f"this user may not open {denied}", "read and write access", fix, *facts.driver.nodes)
-    needed = {"/dev/nvidiactl", "/dev/nvidia-uvm"} - set(facts.driver.nodes)
+        return broken(f"this user may not open {denied}", "read and write access", fix, *facts.visibility.nodes)
+    needed = {"/dev/nvidiactl", "/dev/nvidia-uvm"} - set(facts.visibility.nodes)
     if needed and not facts.platform.wsl:
         absent = " and ".join(sorted(needed))
         fix = remedies.give_gpu(facts) if facts.platform.container else "sudo nvidia-modprobe -u -c 0"
-        return warning(f"{absent} missing", "the files that CUDA opens", fix, *facts.driver.nodes)
-    return ok(" ".join(facts.driver.nodes))
+        return warning(f"{absent} missing", "the files that CUDA opens", fix, *facts.visibility.nodes)
+    return ok(" ".join(facts.visibility.nodes))
 
 
 @CHECKS.add("Driver for this CUDA", GPU, f"{NVIDIA}deploy/cuda-compatibility/")

@@ -204,7 +204,7 @@ def _wsl(facts: Facts) -> Finding:
         return not_applicable("not in WSL")
     if facts.platform.wsl == 1:
         return broken("WSL 1, which has no GPU", "WSL 2", "in Windows: wsl --set-version <distribution> 2")
-    if "/dev/dxg" not in facts.driver.nodes:
+    if "/dev/dxg" not in facts.visibility.nodes:
         fix = "in Windows: install NVIDIA's driver, then `wsl --update` and `wsl --shutdown`"
         return broken("WSL 2 without /dev/dxg", "the GPU of Windows at /dev/dxg", fix)
     note = "with the driver of Windows, which reports no single processes"

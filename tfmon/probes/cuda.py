@@ -1,4 +1,4 @@
-"""Files of CUDA: the driver's, TensorFlow's libraries, and XLA's.
+"""Files of CUDA: TensorFlow's libraries, and XLA's.
 
 Source: `TryDlopenCUDALibraries` in
 https://github.com/openxla/xla/blob/main/xla/tsl/platform/default/dso_loader.cc, with the versions of
@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.probes.interpreter import NO_CWD, Wheel
-from tfmon.system.limits import read_text
 from tfmon.system.programs import run_program
 
 DRIVER = "libcuda.so.1"
@@ -80,16 +79,6 @@ class XlaFiles:
     searched: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DriverFiles:
-    """The version of the loaded kernel module, and the device nodes in /dev."""
-
-    module_version: str = ""
-    nodes: tuple[str, ...] = ()
-    denied: tuple[str, ...] = ()
-    """Files that this user may not open."""
-
-
 def wanted_libraries(wheel: Wheel) -> tuple[str, ...]:
     """Return the libraries that a TensorFlow opens."""
     cuda, cudnn = (text.partition(".")[0] for text in (wheel.cuda_version, wheel.cudnn_version))
@@ -149,15 +138,3 @@ def find_xla_files(home: str, folder: Path, environ: Mapping[str, str], root: Pa
     search_path = os.pathsep.join([*programs[: len(chosen)], environ.get("PATH", ""), *programs])
     ptxas = shutil.which("ptxas", path=search_path)
     return XlaFiles(str(libdevice or ""), ptxas or "", tuple(map(str, folders)))
-
-
-def read_driver_files(root: Path) -> DriverFiles:
-    """Return the NVIDIA driver's files. Source: /proc/driver/nvidia/version, /dev."""
-    match = re.search(
-        r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", read_text(root / "proc/driver/nvidia/version")
-    )
-    entries = (entry.name for entry in (root / "dev").glob("*"))
-    names = sorted(name for name in entries if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", name))
-    denied = [name for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)]
-    nodes, refused = (tuple(f"/dev/{name}" for name in some) for some in (names, denied))
-    return DriverFiles(match[1] if match else "", nodes, refused)

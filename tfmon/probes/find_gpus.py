@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,6 +51,12 @@ class GpuVisibility:
     answered: bool = True
     driver_loaded: bool = False
     gpu_on_bus: bool = False
+    module_version: str = ""
+    """Of the driver's kernel module."""
+    nodes: tuple[str, ...] = ()
+    """The driver's files in /dev."""
+    denied: tuple[str, ...] = ()
+    """Files that this user may not open."""
     amd_gpus: tuple[Gpu, ...] = ()
     amd_variable: str = ""
     """The variable that may hide AMD GPUs."""
@@ -230,14 +237,19 @@ def read_visibility(
     """Return the facts of the GPUs.
 
     Without persistence mode the driver's first call takes seconds; after `timeout_s` it is abandoned. Thread: any.
+    Source: NVML, /proc/driver/nvidia/version, /dev, /sys.
     """
     environ = os.environ if environ is None else environ
     system, machine = system or platform.system(), machine or platform.machine()
     visible, order = environ.get("CUDA_VISIBLE_DEVICES"), environ.get("CUDA_DEVICE_ORDER")
     if system != "Linux":
         return GpuVisibility(system, machine, visible, order)
+    module = read_text(root / "proc/driver/nvidia/version")
+    version = re.search(r"Kernel Module.*?\b(\d{3,}\.\d+(?:\.\d+)*)\b", module)
     answer = within(timeout_s, lambda: _list_gpus(library))
     listed, failure, driver = answer if answer is not None else ((), None, "")
+    entries = (entry.name for entry in (root / "dev").glob("*"))  # the first call of the driver may create some
+    names = sorted(name for name in entries if re.fullmatch(r"nvidia(\d+|ctl|-uvm)|dxg", name))
     return GpuVisibility(
         system,
         machine,
@@ -247,8 +259,11 @@ def read_visibility(
         driver=driver,
         failure=failure,
         answered=answer is not None,
-        driver_loaded=(root / "proc/driver/nvidia/version").exists(),
+        driver_loaded=bool(module),
         gpu_on_bus=not listed and _is_gpu_on_bus(root),
+        module_version=version[1] if version is not None else "",
+        nodes=tuple(f"/dev/{name}" for name in names),
+        denied=tuple(f"/dev/{name}" for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)),
         amd_gpus=tuple(gpu for gpu, _ in list_amd_gpus(root)),
         amd_variable=next((name for name in AMD_VARIABLES if environ.get(name)), ""),
     )
