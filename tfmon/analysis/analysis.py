@@ -160,7 +160,7 @@ def analyse(snapshot: Snapshot, before: Analysis | None = None) -> Analysis:
             for lane in snapshot.lanes
         ),
         news=_change_news(snapshot, rows) or tuning_trials.news(snapshot),
-        curve=curve_of(snapshot, series) if series is not None and series.policy == CROSSOVER else None,
+        curve=curve_of(snapshot, series) if series is not None and series.plan.policy == CROSSOVER else None,
         history=rows,
         measured=measured,
         earlier=_earlier_text(snapshot, measured),
@@ -273,7 +273,7 @@ def _rows_of(ended: MeasuredPeriod, then: MeasuredPeriod, snapshot: Snapshot) ->
         enough = centers[0] is not None and math.exp(2 * centers[0].reach(AT_ANY_TIME)) < TOO_WIDE
         early = enough and then.period is None
         yield change_row(at_s, change.text, lane.spec.id, centers, effect, early=early)
-    if series is not None and series.policy == CROSSOVER:
+    if series is not None and series.plan.policy == CROSSOVER:
         yield change_row(at_s, f"crossover: {curve_of(replace(snapshot, lanes=now), series).text}")
     elif series is not None:
         yield change_row(at_s, f"{period.lane(series.lane).spec.id} tuned, {tuning_trials.answer_text(series)}")

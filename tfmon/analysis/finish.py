@@ -54,7 +54,7 @@ def time_to_finish(snapshot: Snapshot, lead: Lead | None, *, brief: bool) -> str
     text = _times(snapshot.lanes, lead, brief=brief) if _ended(snapshot) else ""
     changed = {change.lane for period in snapshot.periods for change in period.changes}
     series = [period.experiment for period in snapshot.periods]
-    changed |= {state.lane for state in series if state is not None and state.policy == TUNING}
+    changed |= {state.lane for state in series if state is not None and state.plan.policy == TUNING}
     ids = " and ".join(lane.spec.id for lane in snapshot.lanes if lane.spec.name in changed)
     return f"{text}; settings of {ids} changed during the run" if text and ids else text
 

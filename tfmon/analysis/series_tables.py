@@ -323,12 +323,12 @@ def doing_text(snapshot: Snapshot) -> str:
     state = snapshot.experiment
     if state is None or state.over:
         return ""
-    if state.policy == TUNING:
+    if state.plan.policy == TUNING:
         change = change_text(state.latest) if state.latest else ""
         id = next((lane.spec.id for lane in snapshot.lanes if lane.spec.name == state.lane), state.lane)
         doing = f"trying {change}" if change else "being tuned"
         return f"{id} is {doing}" if len(snapshot.lanes) > 1 else doing
-    if state.policy != CROSSOVER:
+    if state.plan.policy != CROSSOVER:
         return ""
     left_s = curve_of(snapshot, state).left_s
     left = "" if left_s is None else f", at most {units.clock(left_s)} left"

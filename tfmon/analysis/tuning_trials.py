@@ -131,7 +131,7 @@ def _changes_of(attempt: Attempt) -> tuple[KnobChange, ...]:
 
 def _changes_in(period: Period) -> list[tuple[KnobChange, ...]]:
     state = period.experiment
-    attempts = state.present if state is not None and state.policy == TUNING else ()
+    attempts = state.present if state is not None and state.plan.policy == TUNING else ()
     tuned = [_changes_of(attempt) for attempt in attempts if attempt.outcome in (KEPT, UNDONE)]
     return [period.changes, *tuned] if period.changes else tuned
 

@@ -28,7 +28,7 @@ def command_of(analysis: Analysis) -> str:
     if not analysis.is_series or series is None:
         return command_line(snapshot)
     lanes, doing = list(snapshot.lanes), ["tune"]
-    if series.policy == CROSSOVER:
+    if series.plan.policy == CROSSOVER:
         low, high = exact(series.values[0]), exact(series.values[-1])
         doing = ["crossover", "--knob", series.knob, "--from", low, "--to", high]
         for index, lane in enumerate(lanes):

@@ -139,11 +139,6 @@ class SeriesState:
     ended: str = ""
 
     @property
-    def policy(self) -> str:
-        """The policy of the plan."""
-        return self.plan.policy
-
-    @property
     def knob(self) -> str:
         """The first swept knob."""
         return next(iter(self.plan.over))

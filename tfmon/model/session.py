@@ -54,7 +54,7 @@ class Snapshot:
     def sweep(self) -> SeriesState | None:
         """The state of a sweep."""
         state = self.experiment
-        return state if state is not None and state.policy == SWEEP else None
+        return state if state is not None and state.plan.policy == SWEEP else None
 
     @property
     def differing(self) -> tuple[str, ...]:
@@ -327,7 +327,7 @@ class Session:
                     step = state_after(self._experiment, step)
                 if isinstance(step, SeriesState):
                     self._experiment = step
-                    self._tuned = step if step.policy == TUNING else self._tuned
+                    self._tuned = step if step.plan.policy == TUNING else self._tuned
             case events.Interrupted():
                 self._race = replace(race, interrupted=event.reason)
             case events.FilesWritten():

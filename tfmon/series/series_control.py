@@ -65,7 +65,7 @@ class ExperimentControl:
         """Run a planned series; raises ExperimentError while another runs."""
         with self._lock:
             self._check_idle()
-            make = Tuning if state.policy == TUNING else Crossover
+            make = Tuning if state.plan.policy == TUNING else Crossover
             self._station = station = make(self._session, self._controls, state)
             station.keep(state)
             self._series = Series(state, station, [station], station.keep)

@@ -194,5 +194,5 @@ def running_line(snapshot: Snapshot, keys: Mapping[str, str]) -> str:
     """Return the running experiment and the keys that stop it."""
     if snapshot.experiment is None:
         return ""
-    doing, key = doing_text(snapshot), "tune" if snapshot.experiment.policy == TUNING else "crossover"
+    doing, key = doing_text(snapshot), "tune" if snapshot.experiment.plan.policy == TUNING else "crossover"
     return f"{doing}; {key_of(key, keys)}, {key_of('choose', keys)} stops it" if doing else ""

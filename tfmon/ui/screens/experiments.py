@@ -70,7 +70,7 @@ class SeriesPage(ListPage):
     @property
     def running(self) -> bool:
         experiment = self.monitor.snapshot.experiment
-        return experiment is not None and experiment.policy == self.policy and not experiment.over
+        return experiment is not None and experiment.plan.policy == self.policy and not experiment.over
 
     def entries(self, snapshot: Snapshot) -> Sequence[Entry]:
         self.table = self.make() or SeriesTable((), ())
