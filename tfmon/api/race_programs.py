@@ -28,7 +28,6 @@ from tfmon.model.series import SeriesState
 from tfmon.model.spec import LaneSpec
 
 LEAST_WINDOWS = 5
-HEADLESS_TRIAL_S = 300.0
 
 
 class SeriesProgram(Program):
@@ -126,9 +125,11 @@ class ProfileProgram(Program):
 class TrialProgram(Program):
     """A race of two lanes of one script, which ends when both have ended, or one fails."""
 
-    def __init__(self, race_options: RaceOptions, purpose: Purpose) -> None:
+    def __init__(self, race_options: RaceOptions, purpose: Purpose, runs: int | None = None) -> None:
+        """`runs` is how often each side then runs by itself; `None`: only the race counts."""
         super().__init__(race_options, purpose)
         assert purpose.change is not None, "a try without a change"
+        self._runs = runs
         self.change = purpose.change
         self._lengths: dict[str, tuple[int, int | None]] = {}
         self._first_over: set[str] = set()
@@ -180,37 +181,39 @@ class TrialProgram(Program):
         analysis = analyse(self.session.snapshot())
         if len(analysis.snapshot.lanes) < 2:
             return "", errors.EXIT_INTERRUPTED if interrupted else errors.EXIT_LANE_FAILED
+        if self._runs is not None and not interrupted:
+            interrupted = self._run_again(self._runs)
         trial, result = self.judge(), summarise(analysis, self.header)
         code = errors.EXIT_INTERRUPTED if interrupted else trial.exit_code
         if any(lane.phase == ABSENT for lane in analysis.snapshot.lanes):
             code = errors.EXIT_DEVICE_ABSENT
         return (trial_report.to_json if as_json else trial_report.to_text)(trial, result), code
 
+    def _run_again(self, runs: int) -> str:
+        """Run both sides alternately, if that can change the answer; return the interruption.
 
-def run_again(program: TrialProgram, options: RaceOptions, runs: int) -> str:
-    """Run both sides alternately, if that can change the answer; return the interruption.
-
-    If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
-    """
-    trial = program.judge()
-    first, second = program.session.snapshot().lanes
-    in_pairs = runs > 0 and ended(first) and ended(second)
-    if trial.same_training is False or FAILED in (first.phase, second.phase) or not (in_pairs or trial.unclear):
+        If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
+        """
+        trial = self.judge()
+        first, second = self.session.snapshot().lanes
+        in_pairs = runs > 0 and ended(first) and ended(second)
+        failed = FAILED in (first.phase, second.phase)
+        if trial.same_training is False or failed or not (in_pairs or trial.unclear):
+            return ""
+        if in_pairs:
+            about = units.about(runs * sum(filter(None, trial.run_s)))
+            say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
+        else:
+            say("the losses differ: the script as it is runs once more")
+        seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
+        for number in range(2 * runs if in_pairs else 1):
+            side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
+            change = replace(self.change, sides=(self.change.sides[side],))
+            purpose = Purpose(watched=False, restarts=True, change=change)
+            alone = Program(replace(self._options, record=False, seconds=seconds), purpose)
+            if interrupted := run_until_over(alone):
+                return interrupted
+            self.again[side].extend(alone.session.snapshot().lanes)
+            if any(lane.phase == FAILED for lane in self.again[side]):
+                break
         return ""
-    if in_pairs:
-        about = units.about(runs * sum(filter(None, trial.run_s)))
-        say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
-    else:
-        say("the losses differ: the script as it is runs once more")
-    seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
-    for number in range(2 * runs if in_pairs else 1):
-        side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
-        change = replace(program.change, sides=(program.change.sides[side],))
-        purpose = Purpose(watched=False, restarts=True, change=change)
-        alone = Program(replace(options, record=False, seconds=seconds), purpose)
-        if interrupted := run_until_over(alone):
-            return interrupted
-        program.again[side].extend(alone.session.snapshot().lanes)
-        if any(lane.phase == FAILED for lane in program.again[side]):
-            break
-    return ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tfmon.api.race_programs import TrialProgram
 
 MOST_RUNS = 30
+HEADLESS_S = 300.0
 
 
 @click.command("try", cls=flags.TakesCommand)
@@ -93,13 +93,25 @@ def try_(
                 change = changes.change_of_revision(revision or "", Path.cwd())
         except changes.PatchError as error:
             _refuse(patch.name if patch is not None else f"the folder against {revision}", error.line, as_json)
-    if headless:
-        code = _without_screen(chosen, change, runs, notes, as_json=as_json)
-    else:
-        code = _on_screen(chosen, change, screen)
-    if (keep or yes) and code == EXIT_FINE:
-        _keep(change, yes=yes)
-    sys.exit(code)
+    if headless and chosen.seconds is None:
+        notes.append(f"the race ends after {units.about(HEADLESS_S)} at the latest; --seconds changes that")
+        chosen = replace(chosen, seconds=HEADLESS_S)
+
+    def make() -> TrialProgram:
+        from tfmon.api.race_programs import TrialProgram
+
+        return TrialProgram(chosen, Purpose(watched=not headless, change=change), runs if headless else None)
+
+    from tfmon.cli.attach import prepared, run_here, start
+
+    try:
+        if headless:
+            run_here(prepared(make, as_json=as_json, notes=notes), as_json=as_json)
+        start(make, chosen, screen, detach=False)
+    except SystemExit as leaving:
+        if (keep or yes) and leaving.code in (None, EXIT_FINE):
+            _keep(change, yes=yes)
+        raise
 
 
 def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
@@ -109,38 +121,6 @@ def _refuse(change: str, why: str, as_json: bool) -> NoReturn:
     trial = Trial(answer=REFUSE, text=f"{REFUSE}: {why}", change=change)
     flags.print_result(report.to_json(trial) if as_json else trial.text, "")
     sys.exit(trial.exit_code)
-
-
-def _on_screen(chosen: RaceOptions, change: Change, screen: ScreenOptions) -> int:
-    from tfmon.cli.attach import start
-
-    def make() -> TrialProgram:
-        from tfmon.api.race_programs import TrialProgram
-
-        return TrialProgram(chosen, Purpose(change=change))
-
-    try:
-        start(make, chosen, screen, detach=False)
-    except SystemExit as leaving:
-        return leaving.code if isinstance(leaving.code, int) else EXIT_FINE
-
-
-def _without_screen(chosen: RaceOptions, change: Change, runs: int, notes: list[str], *, as_json: bool) -> int:
-    from tfmon.api.race_programs import HEADLESS_TRIAL_S, TrialProgram, run_again
-    from tfmon.api.run_base import run_until_over
-    from tfmon.cli.attach import prepared
-
-    limited = replace(chosen, seconds=HEADLESS_TRIAL_S if chosen.seconds is None else chosen.seconds)
-
-    make = partial(TrialProgram, limited, Purpose(watched=False, change=change))
-    if chosen.seconds is None:
-        most = units.about(HEADLESS_TRIAL_S)
-        notes.append(f"the race ends after {most} at the latest; --seconds changes that")
-    program = prepared(make, as_json=as_json, notes=notes)
-    interrupted = run_until_over(program) or run_again(program, limited, runs)
-    result, code = program.outcome(interrupted, as_json=as_json)
-    flags.print_result(result, program.session.snapshot().recorded)
-    return code
 
 
 def _keep(change: Change, *, yes: bool) -> None:
