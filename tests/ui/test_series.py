@@ -106,8 +106,8 @@ def test_percent_have_their_full_scale_bytes_powers_of_two_and_losses_may_be_neg
     assert scale_of("memory", [300 * 2.0**20]) == Scale(0.0, 512 * 2.0**20)
     loss = scale_of("loss", [-3.0, 1.0, float("nan")])
     assert loss == Scale(-5.0, 1.0)
-    assert chart.share(loss, -5.0) == 0 and chart.share(loss, 1.0) == 1
-    assert chart.share(loss, float("nan")) is None and chart.share(loss, None) is None
+    assert chart.share_of(loss, -5.0) == 0 and chart.share_of(loss, 1.0) == 1
+    assert chart.share_of(loss, float("nan")) is None and chart.share_of(loss, None) is None
 
 
 def test_a_spike_does_not_set_the_scale_and_is_marked_where_it_is_cut():

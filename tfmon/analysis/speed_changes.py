@@ -86,18 +86,18 @@ def slowdown_of(lane: LaneState) -> SpeedChange | None:
 
 
 def _change(lane: LaneState, earlier: Level, later: Level, began: Level) -> SpeedChange:
-    log, reach = min((_difference(earlier, later, which) for which in (0, 1)), key=lambda estimate: estimate[1])
+    differences: list[tuple[float, float]] = []
+    for which in (0, 1):  # of means, and of medians
+        logs = [[block.logs[which] for block in level.blocks] for level in (earlier, later)]
+        first, second = (trimmed_in_time(log, few=True) for log in logs)
+        assert first is not None and second is not None, "a level has LEAST_SIDE blocks"
+        reach = math.hypot(first.reach(AT_ANY_TIME), second.reach(AT_ANY_TIME))
+        differences.append((second.value - first.value, reach))
+    log, reach = min(differences, key=lambda difference: difference[1])
     ratio = Estimate(math.exp(log), math.exp(log - reach), math.exp(log + reach), len(later.blocks), ALWAYS_VALID)
     cause, beside = _cause(lane, earlier, later), tuple(_beside(lane, earlier, later, began.since_ns))
     machine_known = _means("others_pct", earlier, later) is not None
     return SpeedChange(began.since_ns, began.step, ratio, cause, beside, machine_known)
-
-
-def _difference(earlier: Level, later: Level, which: int) -> tuple[float, float]:
-    logs = [[block.logs[which] for block in level.blocks] for level in (earlier, later)]
-    first, second = (trimmed_in_time(log, few=True) for log in logs)
-    assert first is not None and second is not None, "a level has LEAST_SIDE blocks"
-    return second.value - first.value, math.hypot(first.reach(AT_ANY_TIME), second.reach(AT_ANY_TIME))
 
 
 def _per_step_ns(blocks: Sequence[StepBlock], name: str = "span_ns") -> float:

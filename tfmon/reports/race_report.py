@@ -155,10 +155,6 @@ def _causes(result: RaceResult) -> Iterator[Block]:
                 yield Code("\n".join(cause.code))
 
 
-def _loss_text(lane: LaneResult) -> str:
-    return " → ".join("n/a" if loss is None else units.loss(loss) for loss in lane.loss.values())
-
-
 def _memory_text(lane: LaneResult) -> str:
     memory, most = lane.private_bytes, lane.peak_private_bytes
     if memory is None:
@@ -185,7 +181,11 @@ _COLUMNS: tuple[_Column, ...] = (
     _column("step p50", lambda lane: lane.step_ms["p50"], units.milliseconds),
     _column("p95", lambda lane: lane.step_ms["p95"], units.milliseconds),
     _column("p99", lambda lane: lane.step_ms["p99"], units.milliseconds),
-    ("loss", lambda lane: lane.last_loss, _loss_text),
+    (
+        "loss",
+        lambda lane: lane.last_loss,
+        lambda lane: " → ".join("n/a" if loss is None else units.loss(loss) for loss in lane.loss.values()),
+    ),
     ("memory", lambda lane: lane.private_bytes, _memory_text),
     _column("CPU", lambda lane: lane.cpu_pct, units.percent),
     _column("GPU busy", lambda lane: lane.gpu_busy_pct, units.percent),

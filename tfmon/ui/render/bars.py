@@ -44,7 +44,7 @@ def _header_parts(analysis: Analysis) -> Iterator[Row]:
     snapshot, used = analysis.snapshot, reading_rows.machines(analysis.snapshot)
     (host, state), *other_machines = used
     yield ((_elapsed(snapshot), STRONG),)
-    yield ((busy_badge(analysis), strong(WARN)),)
+    yield ((_busy_badge(analysis), strong(WARN)),)
     yield ((_mode(snapshot), DIM),)
     if host or other_machines:
         lost = sum(bool(other.lost) for _, other in used)
@@ -73,8 +73,7 @@ def _elapsed(snapshot: Snapshot) -> str:
     return units.clock(0.0 if started_ns is None else (now_ns - started_ns) / 1e9)
 
 
-def busy_badge(analysis: Analysis) -> str:
-    """Return a warning if other programs use the machine."""
+def _busy_badge(analysis: Analysis) -> str:
     snapshot = analysis.snapshot
     samples = [state.sample for _, state in reading_rows.machines(snapshot) if state.sample is not None]
     others_pct = max((known(sample.others_cpu_pct) or 0.0 for sample in samples), default=0.0)

@@ -246,14 +246,19 @@ def chart_rows(lane: LaneState, charts: Charts, height: int, accent: str) -> lis
         rows = [((" " * (LABEL_CELLS - 1) + "│", DIM),) for _ in range(height - 1)]
         rows[middle] += ((crop(f" n/a ({reason})", cells), DIM),)
     else:
-        shares = [share(scale, value) for value in charts.values[lane.spec.name]]
+        shares = [share_of(scale, value) for value in charts.values[lane.spec.name]]
         style = faint(accent) if lane.phase in (PAUSED, DONE) else accent
-        for row_index, line in enumerate(_clipped(plot(shares, height - 1), shares)):
+        lines = plot(shares, height - 1)
+        for index, share in enumerate(shares if lines else ()):
+            if share is not None and share > 1:  # beyond the scale
+                cell = index * len(lines[0]) // len(shares)
+                lines[0] = f"{lines[0][:cell]}▲{lines[0][cell + 1 :]}"
+        for row_index, line in enumerate(lines):
             label = labels.get(row_index, "")
             tick = f"{label:>{LABEL_CELLS - 2}} {'┤' if label else '│'}"
             shown: Row = ((about, DIM), (line[len(about) :], style)) if row_index == 0 else ((line, style),)
             rows.append(((tick, DIM), *shown))
-    foot = axis_row(lane.changes.marks, charts.axis, charts.ends)
+    foot = _axis_row(lane.changes.marks, charts.axis, charts.ends)
     return [*rows, ((f"{low} ┴".rjust(LABEL_CELLS), DIM), (foot, DIM))]
 
 
@@ -267,7 +272,7 @@ def _tick_text(metric: Metric, value: float) -> str:
     return f"{value:.2g}".replace("0.", "." if abs(value) < 0.0995 else "0.", 1)
 
 
-def share(scale: Scale, value: float | None) -> float | None:
+def share_of(scale: Scale, value: float | None) -> float | None:
     """Return a value's height as a share of the scale, or None."""
     if value is None or not math.isfinite(value) or scale.high <= scale.low:
         return None
@@ -281,22 +286,13 @@ def plot(shares: Values, height: int) -> list[str]:
     return ["".join(cells) for cells in zip(*columns, strict=True)] if columns else [""] * height
 
 
-def _clipped(lines: list[str], shares: Values) -> list[str]:
-    top = list(lines[0]) if lines else []
-    for index, share in enumerate(shares if top else ()):
-        if share is not None and share > 1:
-            top[index * len(top) // len(shares)] = "▲"
-    return ["".join(top), *lines[1:]]
-
-
 @functools.lru_cache(maxsize=2_048)
 def _braille_column(left: int, right: int, height: int) -> str:
     heights = ((max(0, min(4, dots - 4 * row)) for dots in (left, right)) for row in reversed(range(height)))
     return "".join(_CELLS[len(_RIGHT_DOTS) * in_left + in_right] for in_left, in_right in heights)
 
 
-def axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str]) -> str:
-    """Draw the time axis with knob changes."""
+def _axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str]) -> str:
     line = ["─"] * axis.width
     taken = [False] * axis.width
     left, right = ends

@@ -37,8 +37,7 @@ _ID_CELLS, _GAP, _LEAST_NAME = 5, 2, 8
 _DETAILS = ("step", "loss", "knobs", "bottleneck", "help", "time", "cpu", "memory")
 
 
-def lane_table(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
-    """Return a heading and the row of each lane, with readings below if they fit."""
+def _lane_table(analysis: Analysis, view: Display, width: int, height: int) -> list[Row]:
     verdict, count = analysis.verdict, len(analysis.lanes)
     columns = _columns(analysis, width)
     room = width - _ID_CELLS - sum(len(heading) + _GAP for heading, _ in columns) - 1
@@ -224,7 +223,7 @@ def draw(
     timeline = [timeline_row(replay, width)] if replay is not None else []
     below = _filled([*status, *timeline, message_row if message and not has_status else keys], width)
     if not lanes:
-        rows = lane_table(analysis, view, width, room)
+        rows = _lane_table(analysis, view, width, room)
         if not count:
             reason = styled_lines(view.no_race, width - 3, room - 3, strong(TROUBLE), "   ")
             text = "   another scenario may work; see the keys below"
