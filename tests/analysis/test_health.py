@@ -16,7 +16,7 @@ from support.verdicts import lane as timed
 from tfmon.analysis.analysis import analyse
 from tfmon.analysis.causes import causes_of
 from tfmon.analysis.finish import seconds_left
-from tfmon.analysis.health import concerns, trained_text, waits_of
+from tfmon.analysis.health import concerns, trained_texts, waits_of
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import BadLine
 from tfmon.model.histogram import count
@@ -63,7 +63,7 @@ def test_a_loss_is_lost_from_the_first_step_that_shows_it_until_one_is_a_number(
     state = raced(*lost)
     assert ids(state) == ["loss_lost"]
     said = "the loss is inf, from step 110 on at the latest; a lower learning rate"
-    assert said in trained_text(known(state, 4), state)
+    assert said in trained_texts(known(state, 4), state, "")[0]
     assert not ids(raced(*lost, window(5 * SECOND, step=130, loss=2.0)))
 
 
@@ -136,7 +136,7 @@ def test_a_lane_that_became_slower_is_told_since_when_by_how_much_and_why(
     (found,) = [one for one in concerns(known(state, 70.1), state) if one.id in ("slower", "cores_taken")]
     assert found.id == id
     assert found.text.startswith(f"3.000 times slower (95 % CI 3.000 to 3.000) since step {since[0]}")
-    assert f"({since[1]}); {why}" in found.text and found.text in trained_text(known(state, 70.1), state)
+    assert f"({since[1]}); {why}" in found.text and found.text in trained_texts(known(state, 70.1), state, "")[0]
 
 
 def test_a_lane_that_became_faster_waits_less_for_what_it_waited_for():
@@ -148,7 +148,7 @@ def test_a_lane_that_became_faster_waits_less_for_what_it_waited_for():
 
 def test_a_healthy_lane_says_for_how_long_it_is_steady():
     state = lane("cpu", phase(RACING), *steady(120, 20))
-    assert trained_text(known(state, 120.1), state) == "cpu: healthy: 1 333 examples/s, steady for 2 min"
+    assert trained_texts(known(state, 120.1), state, "")[0] == "cpu: healthy: 1 333 examples/s, steady for 2 min"
 
 
 def losses(values) -> list:

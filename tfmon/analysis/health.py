@@ -344,19 +344,17 @@ def _by_weight(result: Sequence[Concern]) -> tuple[list[str], list[str]]:
     return worse, [concern.text for concern in result if concern.id in LESSER]
 
 
-def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: bool = False) -> str:
-    """Return the verdict on a single lane, with its throughput, or its error.
+def trained_texts(snapshot: Snapshot, lane: LaneState, loss: str) -> tuple[str, str]:
+    """Return the verdict on a single lane, or its error, with all faults and with the worst fault.
 
-    Args:
-        loss: The largest avoidable loss of time.
-        brief: Whether to include only the worst fault.
+    `loss` is the largest avoidable loss of time.
     """
     result, in_loss = concerns(snapshot, lane), FIRST_BATCHES in loss
     result = tuple(concern for concern in result if not (in_loss and FIRST_BATCHES in concern.text))
     if lane.trouble is not None:
-        faults = [concern for concern in result if concern.id != "stands_still" and concern.is_fault]
-        before = [] if brief else [concern.text for concern in faults]
-        return "; ".join([f"{lane.title} {lane.phase}: {lane.trouble.message}{_position_text(lane)}", *before])
+        faults = (concern.text for concern in result if concern.id != "stands_still" and concern.is_fault)
+        failure = f"{lane.title} {lane.phase}: {lane.trouble.message}{_position_text(lane)}"
+        return "; ".join([failure, *faults]), failure
     speed = lane.steady.examples_per_s
     unknown = lane.totals.steps and not lane.totals.examples
     examples = "" if unknown else f", {units.count(lane.totals.examples)} examples"
@@ -373,4 +371,5 @@ def trained_text(snapshot: Snapshot, lane: LaneState, loss: str = "", *, brief: 
         last = done if lane.over else ""
     else:
         last = ", ".join(filter(None, (done, rate)))
-    return f"{lane.title}: {'; '.join(filter(None, (*(parts[:1] if brief else parts), last)))}"
+    whole, brief = ("; ".join(filter(None, (*some, last))) for some in (parts, parts[:1]))
+    return f"{lane.title}: {whole}", f"{lane.title}: {brief}"

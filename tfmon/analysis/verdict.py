@@ -12,7 +12,7 @@ from tfmon import units
 from tfmon.analysis import prediction, statistics, verdict_notes
 from tfmon.analysis.bottleneck import find_bottleneck, loss_text
 from tfmon.analysis.finish import ended_itself, went_on_notes
-from tfmon.analysis.health import trained_text
+from tfmon.analysis.health import trained_texts
 from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.statistics import LogRatio, Throughput
@@ -137,9 +137,8 @@ def _find_verdict(snapshot: Snapshot, throughputs: Mapping[str, Throughput]) -> 
     lanes = [lane for lane in snapshot.lanes if lane.phase not in (FAILED, ABSENT) and lane not in silent]
     if len(snapshot.lanes) == 1:
         lane = snapshot.lanes[0]
-        loss = loss_text(lane, find_bottleneck(snapshot, lane))
-        brief = trained_text(snapshot, lane, loss, brief=True)
-        return Verdict(answer=trained_text(snapshot, lane, loss), short=brief)
+        answer, short = trained_texts(snapshot, lane, loss_text(lane, find_bottleneck(snapshot, lane)))
+        return Verdict(answer=answer, short=short)
     if len(lanes) >= 2:
         return _compared(snapshot, lanes, throughputs)
     trained = [lane for lane in snapshot.lanes if lane.phase != ABSENT and lane.steady.examples_per_s is not None]

@@ -164,11 +164,7 @@ class _Drawer:
             yield at_s, *point
 
     def _grouped(self, items: Sequence[Any], every_s: float) -> Iterator[tuple[float, Sequence[Any]]]:
-
-        def slot(entry: LaneWindow | Sample) -> int:
-            return math.floor(self._course.seconds(entry.at_ns) / every_s)
-
-        for number, group in itertools.groupby(items, slot):
+        for number, group in itertools.groupby(items, lambda item: self._course.seconds(item.at_ns) // every_s):
             yield (number + 0.5) * every_s, list(group)
 
     def _table(self, quantity: _Quantity, by_subject: Values) -> Table:
