@@ -43,14 +43,27 @@ NO_XLA = "Keras turns it off for this model, which has a layer that XLA cannot c
 NO_GPU = "allocator is for a lane with a GPU"
 
 
+def requested_settings() -> dict[str, KnobValue]:
+    """Return the settings on the command line."""
+    settings: dict[str, KnobValue] = json.loads(os.environ.get(SETTINGS, "{}"))
+    return settings
+
+
+def requested(knob: Knob) -> KnobValue | None:
+    """Return a knob's value on the command line. Raises KnobError."""
+    value = requested_settings().get(knob.name)
+    return knob.parse(value) if isinstance(value, str) else value if value is None else knob.check(value)
+
+
 class Levers:
     """The knobs of the command line that act from the start. Thread: any."""
 
     def __init__(self) -> None:
-        settings = json.loads(os.environ.get(SETTINGS, "{}"))
-        self.requested: dict[str, KnobValue] = {
-            knob.name: settings[knob.name] for knob in LEVERS if _is_possible(knob, settings.get(knob.name))
-        }
+        self.requested: dict[str, KnobValue] = {}
+        for knob in LEVERS:
+            with contextlib.suppress(KnobError):
+                if (value := requested(knob)) is not None:
+                    self.requested[knob.name] = value
         self._in_effect: dict[str, Callable[[], KnobValue]] = {}
         self._why: dict[str, str] = {}
 
@@ -189,13 +202,6 @@ def _same(value: KnobValue) -> KnobValue:
 
 def _threads(threading: Any, kind: str) -> KnobValue:
     return int(getattr(threading, f"get_{kind}_op_parallelism_threads")()) or "auto"
-
-
-def _is_possible(knob: Knob, value: object) -> bool:
-    try:
-        return value is not None and knob.check(value) == value
-    except KnobError:
-        return False
 
 
 def _stay(knob: Knob, value: KnobValue, requested: KnobValue) -> None:

@@ -18,12 +18,13 @@ from dataclasses import replace
 from typing import Any
 
 from tfmon.hooks import divided_data
+from tfmon.hooks.apply_settings import requested
 from tfmon.hooks.cause_reports import Observation, causes
 from tfmon.hooks.dataset_chain import MADE_AT, MAPS, STAGES_OF_MAPS, PipelineStage, chain_of, made, stages_of
 from tfmon.hooks.input_causes import PASSES, begin_pass, causes_of, traits_of
 from tfmon.hooks.inspection import line_now, logs_operations, users_frame
 from tfmon.hooks.patches import Around, Hooks, hooks, unseen
-from tfmon.hooks.script_lane import Lane, OfferedKnobs
+from tfmon.hooks.script_lane import Lane
 from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.hooks.step_machine import StepMachine
@@ -242,7 +243,7 @@ class Pipeline:
         self._waited_ns = self._settled_ns = 0
         for knob in BY_TFMON:
             with contextlib.suppress(KnobError):
-                if (value := OfferedKnobs().requested(knob)) is not None:
+                if (value := requested(knob)) is not None:
                     self._values[knob.name] = value
 
     def install(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from tfmon.hooks import libraries
-from tfmon.hooks.apply_settings import defaults, levers
+from tfmon.hooks.apply_settings import defaults, levers, requested, requested_settings
 from tfmon.hooks.cause_reports import causes
 from tfmon.hooks.inspection import line_now, stacks
 from tfmon.hooks.meter import Meter
@@ -37,7 +36,7 @@ from tfmon.model.lane_events import (
 )
 from tfmon.model.requests import Pause, ReportStack, Request, Run, RunSlice, SetKnob, Stop
 from tfmon.system.lane_clock import lane_clock
-from tfmon.system.lane_pipes import SETTINGS, USES, LanePipes
+from tfmon.system.lane_pipes import USES, LanePipes
 from tfmon.system.threads import ThreadLife, start_hidden
 from tfmon.trainer.channel import Mailbox, Reporter, start_inbox
 from tfmon.trainer.lane_control import LaneControl
@@ -59,7 +58,6 @@ class OfferedKnobs:
 
     def __init__(self) -> None:
         self.settings: dict[str, KnobValue] = {}
-        self._requested: dict[str, KnobValue] = json.loads(os.environ.get(SETTINGS, "{}"))
         self._offered: dict[str, tuple[Knob, Callable[[Any], object]]] = {}
 
     def __contains__(self, name: str) -> bool:
@@ -68,14 +66,7 @@ class OfferedKnobs:
     @property
     def not_offered(self) -> str:
         """Name of a requested knob that the script does not offer, or empty."""
-        return next((name for name in self._requested if name not in (*self._offered, PYTHON)), "")
-
-    def requested(self, knob: Knob) -> KnobValue | None:
-        """Return a knob's value on the command line. Raises KnobError."""
-        requested = self._requested.get(knob.name)
-        if requested is None:
-            return None
-        return knob.parse(str(requested)) if isinstance(requested, str) else knob.check(requested)
+        return next((name for name in requested_settings() if name not in (*self._offered, PYTHON)), "")
 
     def offer(self, knob: Knob, apply: Callable[[Any], object]) -> KnobValue:
         """Add a knob, and return its value. Raises KnobError for an impossible value.
@@ -87,9 +78,8 @@ class OfferedKnobs:
         if known:
             return self.settings[knob.name]
         self.settings[knob.name] = value = knob.default
-        requested = self.requested(knob)
-        if requested is not None:
-            value = requested
+        if (wanted := requested(knob)) is not None:
+            value = wanted
             if apply(value):
                 raise KnobError(f"{knob.name}={show(value)} is not possible from the script's first epoch on")
             self.settings[knob.name] = value
