@@ -49,7 +49,7 @@ class RemoteChild(Heard):
         spec = LaneSpec("cpu", name="gpu2/cpu", host=connection.host.name)
         lane = LanePlan(spec, {}, {"SAYS": says, **environment})
         plan = RacePlan(Race(), Path("no.py"), (lane,), Path(sys.executable), command=tuple(command))
-        self.process = connection.start_lane(process_plan(plan, lane, SPEAKER), self._hear, echo)
+        self.process = connection.start_lane(process_plan(plan, lane, script=SPEAKER), self._hear, echo)
         self.pid = self.process.pid
 
     def _hear(self, process: LaneProcess, event: Event) -> None:

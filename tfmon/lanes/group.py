@@ -23,7 +23,6 @@ from tfmon.lanes.plan import (
     not_started,
     process_plan,
     started,
-    with_view,
 )
 from tfmon.lanes.scheduler import Scheduler
 from tfmon.lanes.suspend import Suspender
@@ -316,17 +315,18 @@ class LaneGroup:
         if self._failure:
             return
         known = self._session.snapshot()
-        for lane in [with_view(plan, lane, known.lane(lane.spec.name).process.number + 1) for lane in lanes]:
+        for lane in lanes:
+            number = known.lane(lane.spec.name).process.number + 1
             try:
-                process = self._start_process(lane, plan)
+                process = self._start_process(lane, plan, number)
             except (OSError, TfmonError) as error:
                 self._accept(None, not_started(plan, lane, error))
                 continue
             self._session.accept(started(plan, lane, process.pid, renewed=renewed))
 
-    def _start_process(self, lane: LanePlan, plan: RacePlan) -> LaneProcess:
+    def _start_process(self, lane: LanePlan, plan: RacePlan, number: int) -> LaneProcess:
         process: LaneProcess
-        start = process_plan(plan, lane, self._script)
+        start = process_plan(plan, lane, number, self._script)
         if lane.spec.host:
             process = self._places[lane.spec.host].start_lane(start, self._accept, self.echo)
         else:

@@ -7,13 +7,12 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.launch import BOOTSTRAP, ProcessPlan
 from tfmon.model.events import LaneStarted
-from tfmon.model.folder_views import View
 from tfmon.model.knobs import PYTHON, KnobValue
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import HOST_LOST
@@ -34,7 +33,6 @@ class LanePlan:
     environment: dict[str, str | None] = field(default_factory=dict)
     steps: int | None = None
     as_is: bool = False
-    view: View | None = None
     files: Mapping[str, bytes | None] = field(default_factory=dict)
     """Other contents of files in its view; `None` for a removed file."""
 
@@ -90,25 +88,8 @@ def command_of(plan: RacePlan, lane: LanePlan) -> tuple[str, ...]:
     return (str(Path(str(python)).expanduser()), *plan.command[1:]) if python else plan.command
 
 
-def process_plan(plan: RacePlan, lane: LanePlan, script: Path = BOOTSTRAP) -> ProcessPlan:
-    """Return how the process of a lane is started."""
-    return ProcessPlan(
-        lane=lane.spec.name,
-        python=str(plan.python),
-        environment=lane.environment,
-        script=str(script),
-        scenario="" if plan.command else str(plan.scenario),
-        argv=command_of(plan, lane) if plan.command else (),
-        device=device_word(lane),
-        settings=lane.settings,
-        grace_s=plan.grace_s if plan.command else None,
-        view=lane.view,
-        files={name: None if text is None else text.decode("latin-1") for name, text in lane.files.items()},
-    )
-
-
-def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
-    """Return a lane's plan with the variables and view of a process."""
+def process_plan(plan: RacePlan, lane: LanePlan, process: int = 1, script: Path = BOOTSTRAP) -> ProcessPlan:
+    """Return how a process of a lane is started; `process` counts them."""
     spec = lane.spec
     number = [lane.spec.name for lane in plan.lanes].index(spec.name)
     view = plan.race.views.get(spec.host)
@@ -116,10 +97,18 @@ def with_view(plan: RacePlan, lane: LanePlan, process: int) -> LanePlan:
     if plan.command:
         ports = view.ports if view is not None else None
         variables = {LANE: spec.id, NUMBER: str(number), LANES: str(len(plan.lanes)), PORTS: ports}
-    return replace(
-        lane,
+    return ProcessPlan(
+        lane=spec.name,
+        python=str(plan.python),
         environment={**lane.environment, **variables},
+        script=str(script),
+        scenario="" if plan.command else str(plan.scenario),
+        argv=command_of(plan, lane) if plan.command else (),
+        device=device_word(lane),
+        settings=lane.settings,
+        grace_s=plan.grace_s if plan.command else None,
         view=view.of_lane(spec.id or str(number), process) if view is not None else None,
+        files={name: None if text is None else text.decode("latin-1") for name, text in lane.files.items()},
     )
 
 
