@@ -43,15 +43,11 @@ def made_layers() -> list[Any]:
 
 def layer_of(variable: Any) -> Any:
     """Return a variable's layer."""
-    variables = ((layer, getattr(layer, "_trainable_variables", ())) for layer in _made)
-    return next(
-        (layer for layer, weights in variables if any(w is variable or _inner(w) is variable for w in weights)),
-        None,
-    )
-
-
-def _inner(variable: Any) -> Any:
-    return getattr(variable, "_value", variable)
+    for layer in _made:
+        for weight in getattr(layer, "_trainable_variables", ()):
+            if weight is variable or getattr(weight, "_value", weight) is variable:
+                return layer
+    return None
 
 
 def line_that_made(made: Any) -> str:
