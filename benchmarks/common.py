@@ -26,14 +26,14 @@ from tfmon.analysis.intervals import student
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.api.program import Program
-from tfmon.catalog import ScenarioInfo, find_scenario
+from tfmon.catalog import find_scenario
 from tfmon.errors import TfmonError
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.event_base import Event
 from tfmon.model.lane_events import READY, PhaseEntered, Window
-from tfmon.model.race import CONCURRENT
+from tfmon.model.race import CONCURRENT, ScenarioInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Ticker
 from tfmon.probes.find_gpus import find_gpus

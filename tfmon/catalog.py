@@ -10,43 +10,19 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from tfmon.errors import UsageError
-from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError, KnobValue
-from tfmon.model.race import Claim
+from tfmon.model.knobs import COMMON, INPUT, MACHINE, PREPARE, STEP, VARIANT, Knob, KnobError
+from tfmon.model.race import Claim, ScenarioInfo
 
 PACKAGE = Path(__file__).resolve().parent
 _ATTRIBUTES = {
     "knobs", "variants", "without", "contrast", "source", "claims", "examples", *(knob.name for knob in COMMON),
 }  # fmt: skip
 _CALLS: dict[str, type[Knob] | type[Claim]] = {"Knob": Knob, "Claim": Claim}
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioInfo:
-    """The facts about a scenario."""
-
-    name: str
-    path: Path
-    origin: str
-    title: str
-    """First line of the docstring."""
-    doc: str = ""
-    knobs: tuple[Knob, ...] = ()
-    contrast: tuple[str, ...] = ()
-    """Lanes of a race without a GPU."""
-    examples: int | None = None
-    """Number of examples, or `None` if unknown."""
-    claims: tuple[Claim, ...] = ()
-    command: tuple[str, ...] = ()
-    """The user's command instead of a scenario."""
-
-    def defaults(self) -> dict[str, KnobValue]:
-        """Return every knob's default."""
-        return {knob.name: knob.default for knob in self.knobs}
 
 
 def built_in_folder() -> Path:

@@ -12,14 +12,14 @@ from support.waiting import PATIENCE_S
 
 from tfmon.api import race_hosts as hosts_module
 from tfmon.api.race_hosts import Hosts
-from tfmon.catalog import ScenarioInfo, command_scenario
+from tfmon.catalog import command_scenario
 from tfmon.doctor.facts import Facts
 from tfmon.errors import EXIT_DEVICE_ABSENT, TfmonError
 from tfmon.lanes.remote import questions
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.events import LaneStarted
-from tfmon.model.race import Machine, Race
+from tfmon.model.race import Machine, Race, ScenarioInfo
 from tfmon.model.readings import Missing
 from tfmon.model.session import Session
 from tfmon.model.spec import LaneSpec, name_lanes

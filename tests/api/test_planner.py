@@ -9,10 +9,10 @@ import pytest
 from tfmon.api import planner
 from tfmon.api.options import Purpose, RaceOptions, interpreter
 from tfmon.api.planner import plan_race
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import EXIT_USAGE, DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.knobs import COMMON, Knob
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch

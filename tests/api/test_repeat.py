@@ -10,12 +10,13 @@ from support.ui import CPU_MACHINE, Demo
 from tfmon.api.options import RaceOptions
 from tfmon.api.planner import plan_race
 from tfmon.api.repeat_command import command_line
-from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
+from tfmon.catalog import command_scenario, find_scenario
 from tfmon.cli import race_commands
 from tfmon.cli.main import cli
 from tfmon.errors import UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.events import LaneStarted
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.session import Snapshot
 from tfmon.model.spec import LaneSpec
 from tfmon.probes.find_gpus import GpuSearch

@@ -12,11 +12,10 @@ import tfmon
 from tfmon.api import sweep_program
 from tfmon.api.options import RaceOptions
 from tfmon.api.sweep_program import open_stations, split_places
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.remote.ray import RayCluster
 from tfmon.model.knobs import COMMON
-from tfmon.model.race import Machine, Race
+from tfmon.model.race import Machine, Race, ScenarioInfo
 from tfmon.model.series import Attempt
 from tfmon.model.session import Session
 from tfmon.model.spec import parse_lane

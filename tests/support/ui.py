@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +26,8 @@ from tfmon.model.lane_events import (
     Window,
 )
 from tfmon.model.lane_state import HOST_LOST
-from tfmon.model.ports import RunInfo, Say, ScenarioRow, Source
-from tfmon.model.race import Machine, Race
+from tfmon.model.ports import RunInfo, Say, Source
+from tfmon.model.race import Machine, Race, ScenarioInfo
 from tfmon.model.readings import HostSample, Missing, SliceLoad, TreeSample
 from tfmon.model.requests import Command
 from tfmon.model.series import PairMeasured, SeriesEnded, VisitBegan, VisitEnded, state_after
@@ -45,22 +46,21 @@ CPU_MACHINE = replace(
 )
 
 
+HERE = Path()
 SCENARIOS = (
-    ScenarioRow(
-        "small-dense",
-        "100 features, one hidden layer, batches of 10",
+    ScenarioInfo(
+        "small-dense", HERE, "built in", "100 features, one hidden layer, batches of 10",
         "A net so small that launching its kernels takes longer than running them.",
-        "built in",
     ),
-    ScenarioRow(
-        "large-dense",
-        "the same net on 100,000 examples, batches of 32",
+    ScenarioInfo(
+        "large-dense", HERE, "built in", "the same net on 100,000 examples, batches of 32",
         "Enough data to measure the input pipeline.",
-        "built in",
     ),
-    ScenarioRow("conv", "a small convolutional net on 28x28 images", "Where a GPU begins to pay.", "built in"),
-    ScenarioRow("mine", "my own net", "", "./mine.py"),
-)
+    ScenarioInfo(
+        "conv", HERE, "built in", "a small convolutional net on 28x28 images", "Where a GPU begins to pay."
+    ),
+    ScenarioInfo("mine", HERE, "./mine.py", "my own net"),
+)  # fmt: skip
 
 
 class FakeControls:
@@ -475,7 +475,7 @@ class DemoSource(Source):
 
     snapshot: Any = None  # see `__init__`
 
-    def scenarios(self) -> Sequence[ScenarioRow]:
+    def scenarios(self) -> Sequence[ScenarioInfo]:
         return SCENARIOS
 
     def send(self, command: Command) -> None:

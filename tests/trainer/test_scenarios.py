@@ -11,8 +11,9 @@ import pytest
 from support.processes import run_python
 from support.waiting import PATIENCE_S
 
-from tfmon.catalog import ScenarioInfo, read_scenario
+from tfmon.catalog import read_scenario
 from tfmon.cli.scenarios import write
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.spec import parse_lane
 from tfmon.trainer import Scenario
 from tfmon.trainer.batch_feed import Pipelines

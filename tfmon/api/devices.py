@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from tfmon import units
 from tfmon.analysis.others import is_free, ranked, state, why
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.spec import ALL, ANY_GPU, SHORT_INSTANCE, LaneSpec, parse_lane
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch

@@ -20,8 +20,8 @@ from tfmon.model.race import MARGIN, MODES, TURNS
 if TYPE_CHECKING:
     from tfmon.analysis.result import RaceResult
     from tfmon.api.change import Change
-    from tfmon.catalog import ScenarioInfo
     from tfmon.lanes.remote.ray import RayCluster
+    from tfmon.model.race import ScenarioInfo
 
 HEADLESS_SECONDS = 30.0
 FRESH_FROM_S = 60.0

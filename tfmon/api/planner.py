@@ -17,11 +17,10 @@ from tfmon.api.change import Files
 from tfmon.api.devices import Idle
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.settings import LimitOptions
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import INTERPRETER, LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import BATCH_SCOPE, PYTHON, KnobError, Settings, guess_settings, parse_settings
-from tfmon.model.race import TURNS, Race
+from tfmon.model.race import TURNS, Race, ScenarioInfo
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
 from tfmon.model.spec import (
     ANY_GPU,

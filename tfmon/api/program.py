@@ -28,7 +28,7 @@ from tfmon.api.repeat_command import command_line
 from tfmon.api.run_base import Run, connecting, say, tell_changes
 from tfmon.api.settings import LimitOptions
 from tfmon.api.state import Views
-from tfmon.catalog import ScenarioInfo, find_scenario
+from tfmon.catalog import find_scenario
 from tfmon.lanes.group import LaneGroup
 from tfmon.lanes.plan import RacePlan, digest
 from tfmon.lanes.suspend import Suspender
@@ -41,7 +41,7 @@ from tfmon.model.header import Header
 from tfmon.model.lane_events import PAUSED, SliceEnded
 from tfmon.model.lane_state import ABSENT, DONE, FAILED
 from tfmon.model.lane_texts import code_of_command
-from tfmon.model.race import Race
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.readings import HostSample
 from tfmon.model.requests import Command
 from tfmon.model.session import Session
@@ -116,9 +116,7 @@ class Program(Run):
 
     def announce(self) -> None:
         """Announce the race before its lanes are known."""
-        info = self._options.info
-        race = Race(scenario=info.name, title=info.title, mode=self._options.mode, knobs=info.knobs)
-        self.session.begin(race, ())
+        self.session.begin(self._options.info.announced(self._options.mode), ())
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race of a scenario; raises TfmonError."""

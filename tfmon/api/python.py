@@ -27,10 +27,10 @@ from tfmon.api.settings import settled
 from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.value_rules import PROGRESS, YES_OR_NO, Option, Options
 from tfmon.api.watch import Watch, watch
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
 from tfmon.model.folder_views import describe
 from tfmon.model.knobs import KnobValue
+from tfmon.model.race import ScenarioInfo
 from tfmon.recordings.library import find
 from tfmon.recordings.results import read_race, read_races
 from tfmon.reports import series_report

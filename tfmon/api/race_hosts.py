@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tfmon.api.settings import find_host
-from tfmon.catalog import ScenarioInfo
 from tfmon.doctor.diagnosis import Diagnosis
 from tfmon.doctor.facts import gather_facts
 from tfmon.errors import TfmonError
@@ -18,6 +17,7 @@ from tfmon.lanes.remote.connection import Connection, working_folder
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import HostError, other_python
 from tfmon.model.gpu_samples import GpuSample
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.session import Session, Snapshot
 from tfmon.probes.base import Gpu
 from tfmon.probes.find_gpus import GpuSearch

@@ -16,7 +16,6 @@ from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
 from tfmon.api.run_base import run_until_over, say
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.event_base import Event
@@ -24,6 +23,7 @@ from tfmon.model.folder_views import COPY, IN_PLACE
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
 from tfmon.model.profile import Profile
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.series import SeriesState
 from tfmon.model.spec import LaneSpec
 

@@ -19,7 +19,7 @@ from tfmon.api.options import Purpose, RaceOptions, SweepOptions
 from tfmon.api.planner import check_settings
 from tfmon.api.program import Program
 from tfmon.api.run_base import Run
-from tfmon.catalog import ScenarioInfo, command_scenario, find_scenario
+from tfmon.catalog import command_scenario, find_scenario
 from tfmon.errors import DeviceAbsentError, TfmonError, UsageError
 from tfmon.lanes.plan import digest
 from tfmon.lanes.remote.remote_host import is_ray, word_of
@@ -27,7 +27,7 @@ from tfmon.lanes.suspend import Suspender
 from tfmon.model.events import RecordingChanged
 from tfmon.model.folder_views import describe
 from tfmon.model.knobs import KnobError, KnobValue, Settings, exact, guess_settings, parse_settings
-from tfmon.model.race import RecordingState
+from tfmon.model.race import RecordingState, ScenarioInfo
 from tfmon.model.requests import Command
 from tfmon.model.series import SWEEP, Attempt, SeriesEnded, SeriesPlan, SeriesState, SeriesStep, kind_of
 from tfmon.model.session import Session

@@ -16,10 +16,9 @@ from tfmon.analysis.statistics import compare, pairs_of
 from tfmon.api.options import FRESH_FROM_S, RaceOptions
 from tfmon.api.program import Program
 from tfmon.api.run_base import run_until_over
-from tfmon.catalog import ScenarioInfo
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.race import Claim, ClaimResult, judge
+from tfmon.model.race import Claim, ClaimResult, ScenarioInfo, judge
 from tfmon.model.readings import SPENDING, Estimate
 
 NARROW = 0.1

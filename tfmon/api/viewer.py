@@ -19,13 +19,13 @@ from tfmon.analysis.analysis import analyse
 from tfmon.analysis.series_tables import lane_series_progress
 from tfmon.api import sockets
 from tfmon.api.run_base import Run, Tell, state_folder
-from tfmon.catalog import ScenarioInfo, list_scenarios
+from tfmon.catalog import list_scenarios
 from tfmon.errors import EXIT_FINE, EXIT_INTERRUPTED, EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.event_base import Event
 from tfmon.model.header import SCHEMA
-from tfmon.model.ports import Say, ScenarioRow, Source
-from tfmon.model.race import Machine, Race
+from tfmon.model.ports import Say, Source
+from tfmon.model.race import Machine, ScenarioInfo
 from tfmon.model.readings import HostSample
 from tfmon.model.requests import Command
 from tfmon.model.session import Session, Snapshot
@@ -93,10 +93,6 @@ class Viewer(Run, Source):
         except codec.CodecError:
             raise other from None
         start_thread("tfmon-view", self._follow, self._lose)
-
-    def preview(self, info: ScenarioInfo, mode: str) -> None:
-        """Show a race before the runner is known."""
-        self.session.begin(Race(scenario=info.name, title=info.title, mode=mode, knobs=info.knobs), ())
 
     @property
     def name(self) -> str:
@@ -204,10 +200,9 @@ class Viewer(Run, Source):
         for line in self.start_lines if self.began_here else ():
             say(line)
 
-    def scenarios(self) -> Sequence[ScenarioRow]:
+    def scenarios(self) -> Sequence[ScenarioInfo]:
         """Return the possible scenarios."""
-        rows = () if self.session.snapshot().sweep is not None else list_scenarios()
-        return [ScenarioRow(row.name, row.title, row.doc, row.origin) for row in rows]
+        return () if self.session.snapshot().sweep is not None else list_scenarios()
 
     def table(self) -> str:
         """Return all results as text."""

@@ -183,7 +183,7 @@ def _started(
         race, lanes, info = chosen, chosen.lanes, chosen.info
     viewer = Viewer(connection, began_here=True, detachable=info is None or bool(info.command))
     if info is not None:
-        viewer.preview(info, race.mode)
+        viewer.session.begin(info.announced(race.mode), ())
     # Check everything on the command line before drawing. Default lanes need no check.
     if screen is None or info is None or lanes or race.settings or race.wait_idle is not None:
         viewer.tell = tell_changes()

@@ -6,10 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from tfmon.model.header import Closed, Header
 from tfmon.model.knobs import KnobValue
+from tfmon.model.race import ScenarioInfo
 from tfmon.model.requests import Command
 from tfmon.model.session import Snapshot
 
@@ -117,15 +118,6 @@ class RunInfo:
         return self.verdict or ("still running" if self.running else NOT_CLOSED)
 
 
-class ScenarioRow(NamedTuple):
-    """A scenario in a list."""
-
-    name: str
-    title: str
-    doc: str
-    origin: str
-
-
 class Runs(Protocol):
     """The user's recordings. Methods may block. Raises: TfmonError."""
 
@@ -168,7 +160,7 @@ class Source(ABC):
         """Send a command and return the answer."""
         raise NotImplementedError(self.refusal)
 
-    def scenarios(self) -> Sequence[ScenarioRow]:
+    def scenarios(self) -> Sequence[ScenarioInfo]:
         """Return the scenarios that can be raced."""
         return ()
 

@@ -1,12 +1,13 @@
-"""A race, machines, a recording, and claims."""
+"""A race, machines, a recording, claims, and scenarios."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from tfmon.model.folder_views import View
-from tfmon.model.knobs import Knob
+from tfmon.model.knobs import Knob, KnobValue
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind
 
 if TYPE_CHECKING:
@@ -142,3 +143,31 @@ def judge(claim: Claim, ratio: Estimate) -> Outcome:
     if ratio.low > claim.at_least:
         return "supported"
     return "contradicted" if ratio.high < claim.at_least else "too close to call"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioInfo:
+    """The facts about a scenario."""
+
+    name: str
+    path: Path
+    origin: str
+    title: str
+    """First line of the docstring."""
+    doc: str = ""
+    knobs: tuple[Knob, ...] = ()
+    contrast: tuple[str, ...] = ()
+    """Lanes of a race without a GPU."""
+    examples: int | None = None
+    """Number of examples, or `None` if unknown."""
+    claims: tuple[Claim, ...] = ()
+    command: tuple[str, ...] = ()
+    """The user's command instead of a scenario."""
+
+    def announced(self, mode: str) -> Race:
+        """Return a race of which only this is known."""
+        return Race(scenario=self.name, title=self.title, mode=mode, knobs=self.knobs)
+
+    def defaults(self) -> dict[str, KnobValue]:
+        """Return every knob's default."""
+        return {knob.name: knob.default for knob in self.knobs}
