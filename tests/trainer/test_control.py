@@ -10,7 +10,7 @@ from tfmon.model import histogram
 from tfmon.model.lane_events import PAUSED, RACING, SLICE_START, KnobApplied, PhaseEntered, SliceEnded, Window
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob
 from tfmon.system import lane_clock
-from tfmon.trainer import lane_control, step_clock
+from tfmon.trainer import step_clock
 from tfmon.trainer.lane_control import PAUSE, PROFILE, WARM_UP, LaneControl
 from tfmon.trainer.slices import STRETCH_NS, TICK_NS, WINDOW_NS, CpuMeter
 from tfmon.trainer.step_clock import (
@@ -35,7 +35,6 @@ class Lane(LaneControl):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, device: str = "cpu") -> None:
         self.now_ns = 0
         time = SimpleNamespace(monotonic_ns=lambda: self.now_ns)
-        monkeypatch.setattr(lane_control, "time", time)
         monkeypatch.setattr(lane_clock, "time", time)
         self.events: list[Any] = []
         self.room = True
