@@ -30,7 +30,7 @@ from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING
 from tfmon.model.series import Pair
 from tfmon.probes.machine import read_machine
-from tfmon.series.repeat import LEAST_LEFT_S, LEAST_S, matters
+from tfmon.series.repeat import LEAST_LEFT_S, LEAST_S, MATTERS
 
 RECORDED = Path(__file__).with_name("noise.json")
 ROUND_S = 1.07
@@ -181,7 +181,7 @@ def looks_of(
             yield count, comparison
             raced_s, left_s = (count - since) * ROUND_S, (rounds - count) * ROUND_S
             lasts = raced_s >= LEAST_S and left_s >= LEAST_LEFT_S
-            if row.fresh and lasts and matters(comparison):
+            if row.fresh and lasts and comparison.between.reach() >= MATTERS * comparison.center.reach():
                 process, since = process + 1, count
 
 
