@@ -26,8 +26,7 @@ from tfmon.model.histogram import quantile_ns
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
 from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
 
-GOAL_LATENCY_MS, GOAL_GAP_MS = 150.0, 10.0
-"""The screen shows a change at most 500 ms later."""
+GOAL_LATENCY_MS, GOAL_GAP_MS = 60.0, 10.0
 GOAL_STEPS = 3
 """At the 95th percentile; the gap may also last so many ordinary steps."""
 CHANGED = "knob change"

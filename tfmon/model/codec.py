@@ -10,6 +10,7 @@ import functools
 import json
 import math
 import re
+import time
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -114,10 +115,13 @@ def to_json(value: object) -> Any:
 
 @functools.cache
 def _defaults(kind: type) -> dict[str, object]:
-    return {
-        part.name: part.default if part.default_factory is MISSING else part.default_factory()
+    """Return the defaults by field. A stamp has none, so it is always written."""
+    constant = {
+        part.name: part.default_factory()
         for part in fields(kind)
+        if part.default_factory not in (MISSING, time.monotonic_ns)
     }
+    return {part.name: constant.get(part.name, part.default) for part in fields(kind)}
 
 
 def decode_event(line: bytes, lane: str) -> LaneEvent:

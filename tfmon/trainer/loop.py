@@ -77,6 +77,7 @@ class Loop:
         self.control.traces = self._traces = TraceWatch()
         try:
             self._builder.start()
+            self._builder.prepare_neighbours(self.control.settings)
             self._warm_up()
             account.trained = True
             account.steps_begin()
@@ -116,7 +117,7 @@ class Loop:
             calm = calm + 1 if speed <= last * STILL_RISING else 0
             long = now_ns - began_ns > WARM_UP_NS
             spared = 1 + self._shares.needed(self.control.settings) if long else 0
-            if (calm >= WARM_UP_CALM or long) and clock.steps + spared >= WARM_UP_STEPS and not self._requests:
+            if (calm >= WARM_UP_CALM or long) and clock.steps + spared >= WARM_UP_STEPS and self._builder.idle:
                 break
             before_ns = now_ns
             self._read_messages()
@@ -329,6 +330,8 @@ class Loop:
         self.control.sampler.expect_change()
         self._calls_ns.clear()
         self.control.knob_changed(setup.request)
+        if not self._requests:
+            self._builder.prepare_neighbours(self.control.settings)
 
 
 def _on_gpu(batch: Any) -> Any:

@@ -5,6 +5,8 @@ All forms share the same 32-bit variables, so a lane keeps the weights.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import queue
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -103,12 +105,19 @@ class Setup:
 
 
 class _Worker:
-    """Runs jobs in a thread."""
+    """Runs jobs in a thread, urgent ones first."""
 
     def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self.put = self._jobs.put
+        self._jobs: queue.PriorityQueue[tuple[int, int, Callable[[], None]]] = queue.PriorityQueue()
+        self._numbers = itertools.count()
         self._ticks = self._seen_ticks = 0
+
+    def put(self, urgency: int, job: Callable[[], None]) -> None:
+        self._jobs.put((urgency, next(self._numbers), job))
+
+    @property
+    def idle(self) -> bool:
+        return self._jobs.unfinished_tasks == 0
 
     def took_time(self) -> bool:
         ticks, seen = self._ticks, self._seen_ticks
@@ -117,11 +126,12 @@ class _Worker:
 
     def work(self) -> None:
         while True:
-            job = self._jobs.get()
+            job = self._jobs.get()[2]
             self._ticks += 1
             job()
             del job
             self._ticks += 1
+            self._jobs.task_done()
 
 
 class SetupBuilder:
@@ -145,6 +155,11 @@ class SetupBuilder:
         """Start the threads."""
         start_thread("tfmon-build", self._building.work, self._failed)
         start_thread("tfmon-discard", self._discarding.work, self._failed)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no job runs or waits."""
+        return all(worker.idle for worker in self._workers)
 
     def took_time(self) -> bool:
         """Return whether a job ran since the last call."""
@@ -175,9 +190,23 @@ class SetupBuilder:
                 setup = Setup({}, request=request, error=error)
             self._deliver(setup)
 
-        self._building.put(job)
+        self._building.put(0, job)
+
+    def prepare_neighbours(self, settings: Settings) -> None:
+        """Prepare the pipelines of the next key press."""
+        for knob in self._pipelines.knobs:
+            for direction in (+1, -1) if not knob.choices else (+1,):
+                high = self._pipelines.examples if knob.name == "batch_size" else None
+                next_ones = {**settings, knob.name: knob.next(settings[knob.name], direction, high=high)}
+                self._building.put(1, functools.partial(self._try_to_prepare, next_ones))
 
     def discard(self, feed: BatchFeed) -> None:
         """Destroy a pipeline in the background, which may take as long as a batch."""
         last_references = [feed]
-        self._discarding.put(last_references.clear)
+        self._discarding.put(0, last_references.clear)
+
+    def _try_to_prepare(self, settings: Settings) -> None:
+        try:
+            self._pipelines.prepare(settings)
+        except Exception:  # noqa: BLE001 - it was not requested yet; `request` reports it
+            return

@@ -209,6 +209,7 @@ class Account:
     def report(self, *, last: bool = False, most: int = MOST_PARTS) -> Accounted:
         """Return the account, with at most `most` parts."""
         self._fold()
+        at_ns = time.monotonic_ns()
         times = self._times.copy()
         for (group, name, line), time_ns in self._outside.items():
             times[AFTER if group == OUTSIDE else group, name, line] += time_ns
@@ -218,7 +219,7 @@ class Account:
         for part in parts[most:]:
             smaller[part.group] += part.time_ns
         parts[most:] = [TimePart(group, SMALLER, "", time_ns) for group, time_ns in smaller.items()]
-        return Accounted(parts=tuple(parts), trained=self.trained, last=last)
+        return Accounted(at_ns=at_ns, parts=tuple(parts), trained=self.trained, last=last)
 
     def due(self) -> bool:
         """Return whether the account is due, and restart the interval."""
