@@ -1,9 +1,15 @@
 """Work of a pipeline in vain, and the parts of a step's graph and of its batches, each with its line and share."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from support.processes import run_python
+
+from tfmon.hooks.cause_reports import Observation
+from tfmon.hooks.patches import hooks
+from tfmon.hooks.pipeline_knobs import Pipeline
+from tfmon.system.lane_clock import lane_clock
 
 pytestmark = pytest.mark.tensorflow
 
@@ -84,6 +90,17 @@ def test_work_in_vain_is_found_with_what_its_change_gives_back():
     assert again["fits in memory"] and not again["shuffled before"] and 0 < again["gain"] < 0.6
     assert told["windows"]["input_windows"]["of_input"] == 1.0
     assert all(sum(figures["of_input"] for figures in one.values()) <= 1.0 for one in told.values())
+
+
+def test_waits_between_the_last_look_and_the_end_of_the_run_count():
+    meter = SimpleNamespace(all_waits_ns=lambda: 400)
+    pipeline = Pipeline(hooks, lambda: SimpleNamespace(meter=meter), None)
+    pipeline._slow = [cause] = [Observation("input_no_cache", "", figures={"of_input": 0.5})]
+    pipeline._settled_ns = lane_clock.now_ns()
+    pipeline.look()
+    assert cause.cost_ns == 0, "too soon after the last look"
+    pipeline.look(0)
+    assert cause.cost_ns == 200
 
 
 GRAPHS = """

@@ -297,15 +297,15 @@ class Pipeline:
             if knob.name in settings:
                 lane.offer(replace(knob, default=settings[knob.name]), functools.partial(self._set, knob))
 
-    def look(self) -> None:
-        """Find causes of slow input, at growing intervals."""
+    def look(self, pause_ns: int = FIRST_LOOK_NS) -> None:
+        """Find causes of slow input, at growing intervals. The waits are added up after `pause_ns` at least."""
         now_ns, iterator = lane_clock.now_ns(), self.reads.trained()
         dataset, _ = getattr(iterator, _READ, (None, None))
         made_at = getattr(dataset, MADE_AT, None)
         if dataset is not None and made_at != self._looked_at:
             self._settle(now_ns)
             self._looked_at, self._began_ns, self._look_ns, self._slow = made_at, now_ns, 0, None
-        elif self._slow is not None and now_ns >= self._settled_ns + FIRST_LOOK_NS:
+        elif self._slow is not None and now_ns >= self._settled_ns + pause_ns:
             self._settle(now_ns)
         if now_ns < max(self._look_ns, self._began_ns + FIRST_LOOK_NS) or dataset is None or logs_operations():
             return

@@ -19,6 +19,7 @@ from tfmon.hooks.inspection import line_now, stacks
 from tfmon.hooks.meter import Meter
 from tfmon.hooks.object_causes import ObjectGrowth
 from tfmon.hooks.patches import hooks
+from tfmon.hooks.sources import nothing
 from tfmon.hooks.step_causes import step_causes
 from tfmon.model.knobs import PYTHON, Knob, KnobError, KnobValue, find, not_offered, show
 from tfmon.model.lane_events import (
@@ -123,7 +124,7 @@ class Lane:
         self._pending: dict[str, SetKnob] = {}
         self._progress: Callable[[], Progressed] | None = None
         self.finish: Callable[[], object] = list
-        self.look: Callable[[], object] = list
+        self.look: Callable[..., object] = nothing
         self._objects = ObjectGrowth()
         self._look_ns = 0
         self._say_hello()
@@ -248,7 +249,8 @@ class Lane:
         self._report_uses()
         if (now_ns := lane_clock.now_ns()) >= self._look_ns:
             self._look_ns = now_ns + LOOK_NS
-            self._look()
+            self.look()
+            step_causes.settle(self.control.clock.called_ns, self.control.clock.done)
             self._objects.look(self.meter.clock.done)
             causes.report(self.reporter)
         if account.due():
@@ -256,10 +258,6 @@ class Lane:
         feed = self.meter.feed
         while feed is not None and feed.unknown:
             self.cannot_know(*feed.unknown.popitem())
-
-    def _look(self) -> None:
-        self.look()
-        step_causes.settle(self.control.clock.called_ns, self.control.clock.done)
 
     def _report_uses(self) -> None:
         uses = sys.modules.get(USES)
@@ -333,7 +331,8 @@ class Lane:
         with hooks:
             self.leaving()
             self.finish()
-            self._look()
+            self.look(0)
+            step_causes.settle(self.control.clock.called_ns, self.control.clock.done)
         self.meter.stop_clock()
         with self.reporter.lock:
             self.meter.send_rest()
