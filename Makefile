@@ -158,6 +158,5 @@ $(VENV_RAY)/stamp: pyproject.toml constraints.txt $(VENV)/dev.stamp
 
 $(VENV_218)/stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV_218)
-	$(VENV_218)/bin/python -m pip install --quiet --disable-pip-version-check \
-		'$(TF_218)' 'tf_keras==2.18.*' click packaging platformdirs psutil rich 'hypothesis>=6.100' 'pytest>=8.3,<9' 'pytest-asyncio>=0.25' 'pytest-timeout>=2.3'
+	$(VENV_218)/bin/python -m pip install --quiet --disable-pip-version-check '$(TF_218)' 'tf_keras==2.18.*' -e '.[test]'
 	@touch $@
