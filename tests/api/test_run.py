@@ -41,6 +41,9 @@ class Run(run_base.Run):
     def line(self) -> str:
         return "cpu: racing 5 s"
 
+    def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
+        return self.closed, 0
+
     def close(self, reason: str = "") -> None:
         self.closed += 1
 

@@ -75,12 +75,12 @@ class Run(ABC):
     def close(self, reason: str = "") -> None:
         """End everything, with the reason of an interruption."""
 
+    @abstractmethod
     def outcome(self, interrupted: str, *, as_json: bool) -> tuple[object, int]:
         """Return the output and the exit code; may raise TfmonError."""
-        raise NotImplementedError
 
     def perform(self, command: Command) -> str:
-        """Carry out a request; raises TfmonError."""
+        """Carry out a request; raises TfmonError. A viewer sends it to the runner, so it carries out none."""
         raise NotImplementedError
 
     def announce(self) -> None:

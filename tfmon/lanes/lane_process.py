@@ -155,9 +155,10 @@ class LocalProcess(LaneProcess):
                 stopped, foreign = not stopped, False
                 if not stopped:
                     self._suspended_time.ends()
-                elif os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):  # and still is
-                    self._suspended_time.begins()
-                    foreign = not (self._suspended or self._held)
+                with self._gate:  # a lane that `continue_` continues is not stopped by another program
+                    if stopped and os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT):
+                        self._suspended_time.begins()
+                        foreign = not (self._suspended or self._held)
                 if told != foreign:
                     told, reason = foreign, STOPPED.format(self.pid) if foreign else ""
                     self._tell(NotMeasured(lane=self.lane, what="stopped", reason=reason))
@@ -206,9 +207,10 @@ class LocalProcess(LaneProcess):
 
     def continue_(self) -> None:
         """See `LaneProcess`."""
-        before, self._suspended = self._suspended, False
-        if before:
-            self.kill(signal.SIGCONT)
+        with self._gate:
+            before, self._suspended = self._suspended, False
+            if before:
+                self._kill_now(signal.SIGCONT)
 
     def hold(self) -> None:
         """Stop the child until `go_on`."""
