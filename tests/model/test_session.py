@@ -3,7 +3,7 @@
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 
 import pytest
 from support.events import SECOND, gpu_sample, reread, window
@@ -44,8 +44,6 @@ def test_a_snapshot_stays_as_it_was_while_more_arrives(session):
     session.grant_slice("cpu")
     assert early.lane("cpu").phase == STARTING
     assert (early.gpus, early.host, early.race.training) == ((), None, ())
-    with pytest.raises(FrozenInstanceError):
-        early.lanes = ()
 
 
 def test_nothing_is_lost_with_several_writers_and_a_reader(session):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis import statistics, tuning_trials
@@ -19,6 +19,7 @@ from tfmon.analysis.speed_changes import changes_of
 from tfmon.analysis.statistics import Throughput
 from tfmon.analysis.verdict import FASTER, SAME, Verdict, find_verdict
 from tfmon.analysis.verdict_notes import concern_notes
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import LaneState
 from tfmon.model.periods import Period
 from tfmon.model.race import Race, interleaved

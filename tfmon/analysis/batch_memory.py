@@ -6,10 +6,10 @@ A larger batch needs at least the extrapolation of the peaks, and at most memory
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import Any
 
 from tfmon import units
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_use import ALLOCATOR
 from tfmon.model.readings import Missing, known

@@ -8,7 +8,6 @@ ineffective use).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares, find_kinds, sentence
@@ -18,6 +17,7 @@ from tfmon.analysis.others import REPORTED_SHARE, contention, gpu_others
 from tfmon.analysis.run_account import account_of
 from tfmon.analysis.shares import PAUSES, shares_of, whole_of
 from tfmon.model.account import OUTSIDE
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import ALARM, WARNING, GpuSample, holders, process_text
 from tfmon.model.host_states import own_pids
 from tfmon.model.lane_events import EAGER

@@ -10,9 +10,10 @@ input is TensorFlow's for "highly input-bound".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.profile import BottleneckKind
 from tfmon.model.readings import Missing, Reading, known
 

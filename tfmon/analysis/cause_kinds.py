@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import BATCH_SIZE, VARIANT, KnobValue
 from tfmon.model.lane_events import (
     BATCH,

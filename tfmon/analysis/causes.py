@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfmon import units
 from tfmon.analysis.batch_memory import BatchMemory, batch_memory
 from tfmon.analysis.cause_kinds import EPOCHS, INPUT_SYMPTOMS, KINDS, OBSERVED, OF_STEP, RUNS, SUPPOSED, CauseKind
 from tfmon.analysis.health import growth_of
 from tfmon.analysis.shares import Whole, shares_of, whole_of
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import (
     BATCH_SIZE,
     CACHE,

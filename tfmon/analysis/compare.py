@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from tfmon.analysis import statistics
 from tfmon.analysis.intervals import AT_THE_END, LEAST_PAIRS, Looks, shift
 from tfmon.analysis.result import LaneResult, RaceResult
 from tfmon.analysis.verdict import Verdict
 from tfmon.errors import UsageError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import show
 from tfmon.model.race import BetweenProcesses, Machine
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.intervals import ERROR, student
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import LaneState
 from tfmon.model.profile import Part, Profile
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import LEAST_PAIRS, trimmed_in_time
 from tfmon.analysis.statistics import compare
 from tfmon.errors import ExperimentError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import Knob, KnobError, KnobValue, find, show
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import BetweenProcesses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Literal, TypeAlias
 
@@ -13,6 +12,7 @@ from tfmon.analysis.compare import LEAST_RACES, Change, Comparison, LanePair, ch
 from tfmon.analysis.intervals import Looks, shift
 from tfmon.analysis.result import LaneResult
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_WORSE, UsageError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import FIXED, IntervalKind
 
 GateKind: TypeAlias = Literal["slower", "not slower", "more memory", "not more memory", "cannot tell"]

@@ -8,7 +8,6 @@ import math
 import re
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import get_args
 
@@ -18,6 +17,7 @@ from tfmon.analysis.finish import loss_scatter
 from tfmon.analysis.intervals import student
 from tfmon.analysis.shares import LEAST_TRACES, Whole, whole_of
 from tfmon.analysis.speed_changes import slowdown_of
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.histogram import middle_ns, quantile_ns
 from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist, median, stdev
 from typing import TYPE_CHECKING, Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, Estimate, IntervalKind
 
 ERROR = 0.05

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.compare_profiles import DASH, ProfiledSide, layer
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.profile import NAMELESS, NO_MEMORY, Allocated, MemoryPeak, Profile
 from tfmon.model.readings import Missing
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis.intervals import trimmed
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuProcesses, GpuSample, ProcessName, Taken, process_text
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import NO_STOLEN, Missing, Reading, known

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from tfmon.analysis.verdict import Verdict, ahead
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.events import LinkMeasured
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import View
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.knobs import KnobValue

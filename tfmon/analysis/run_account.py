@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from tfmon.model.account import AFTER, CALL, GROUPS, INTERPRETER, NOT_SPLIT, START, STEPS, SUSPENDED, UNKNOWN
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import LaneState
 
 LEAST_SHARE = 0.01

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue, Settings, show
 from tfmon.model.readings import Estimate
 

@@ -5,11 +5,12 @@ An asynchronous device's call returns early, so sampled steps between barriers g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tfmon.analysis.bottleneck_rules import FURTHER_PCT, Shares
 from tfmon.analysis.run_account import account_of
 from tfmon.model.account import BEFORE, BETWEEN, CALLBACKS, INPUT, SAVING, START, STEPS, SUSPENDED, VALIDATION
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import CauseSeen
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, Reading, known

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 from tfmon import units
 from tfmon.analysis.intervals import AT_ANY_TIME, trimmed_in_time
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import ALWAYS_VALID, Estimate
 from tfmon.model.speed import Level, StepBlock

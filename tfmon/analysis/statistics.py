@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
 
 from tfmon.analysis.intervals import (
@@ -22,6 +22,7 @@ from tfmon.analysis.intervals import (
     trimmed,
     trimmed_in_time,
 )
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.race import BetweenProcesses
 from tfmon.model.readings import Estimate
 from tfmon.model.series import Pair

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from statistics import median
 
@@ -17,6 +17,7 @@ from tfmon import units
 from tfmon.analysis.crossover_curve import values_of
 from tfmon.analysis.intervals import Looks
 from tfmon.analysis.statistics import LogRatio, compare
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import Knob, KnobError, KnobValue, Settings, find, guess_settings
 from tfmon.model.lane_relations import distinct
 from tfmon.model.race import BetweenProcesses

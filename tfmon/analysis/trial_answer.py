@@ -9,7 +9,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal, TypeAlias
 
 from tfmon import units
@@ -19,6 +19,7 @@ from tfmon.analysis.intervals import trimmed
 from tfmon.analysis.run_account import account_of
 from tfmon.errors import EXIT_CANNOT_TELL, EXIT_FINE, EXIT_LANE_FAILED, EXIT_WORSE
 from tfmon.model.account import BEFORE, START
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import DONE, FAILED, LaneState
 from tfmon.model.readings import Estimate, known
 

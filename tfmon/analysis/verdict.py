@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from tfmon import units
@@ -17,6 +17,7 @@ from tfmon.analysis.intervals import AT_THE_END, Looks
 from tfmon.analysis.others import others_notes
 from tfmon.analysis.statistics import LogRatio, Throughput
 from tfmon.analysis.verdict_notes import MachineDifference, Ratio, Scaling
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import short_name, show
 from tfmon.model.lane_relations import also_differing, collisions
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from tfmon import units
 from tfmon.analysis import statistics
@@ -11,6 +10,7 @@ from tfmon.analysis.finish import ALIKE
 from tfmon.analysis.health import LESSER, concerns
 from tfmon.analysis.others import contention
 from tfmon.analysis.statistics import Throughput
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.host_states import GPU_THROTTLED, SWAPPING, THROTTLED
 from tfmon.model.knobs import show
 from tfmon.model.lane_relations import also_differing, contrast

@@ -6,11 +6,12 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tfmon.errors import EXIT_WORSE, TfmonError, UsageError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.system.replace_file import replacing
 
 HEADER = re.compile(rb"^--- ([^\t\r\n]+).*\n\+\+\+ ([^\t\r\n]+)", re.MULTILINE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from tfmon import units
 from tfmon.analysis.others import is_free, ranked, state, why
 from tfmon.errors import DeviceAbsentError, GpusBusyError, UsageError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.knobs import BATCH_SCOPE, BATCH_SIZE
 from tfmon.model.race import ScenarioInfo

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,6 +19,7 @@ from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.analysis.health import concerns
 from tfmon.errors import UsageError
 from tfmon.model.codec import clean
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.readings import ALWAYS_VALID
 from tfmon.model.session import Session, Snapshot

@@ -11,7 +11,6 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import fmean
 
 import click
@@ -22,6 +21,7 @@ from rich.text import Text
 from tfmon import units
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model.codec import clean
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.readings import Missing, Reading, TreeSample, known
 from tfmon.probes.base import CounterRate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -14,6 +14,7 @@ from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.api import value_rules
 from tfmon.api.value_rules import PATH, YES_OR_NO, Option, Options, ValueRule, find_program
 from tfmon.errors import EXIT_UNHEALTHY, UsageError, flag
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import MARGIN, MODES, TURNS
 

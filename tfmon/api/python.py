@@ -8,7 +8,7 @@ import inspect
 import os
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, cast
 
@@ -28,6 +28,7 @@ from tfmon.api.sweep_program import SweepProgram
 from tfmon.api.value_rules import PROGRESS, YES_OR_NO, Option, Options
 from tfmon.api.watch import Watch, watch
 from tfmon.errors import DeviceAbsentError, GpusBusyError, TfmonError, UsageError
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import describe
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import ScenarioInfo

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
@@ -18,6 +18,7 @@ from tfmon.api.options import RaceOptions
 from tfmon.api.value_rules import LIMITS, YES_OR_NO, Option, Options
 from tfmon.errors import UsageError
 from tfmon.lanes.remote.remote_host import HOSTS_TEMPLATE, Host, is_ray, read_hosts
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.units import Charset
 
 if TYPE_CHECKING:

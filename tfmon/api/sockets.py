@@ -12,7 +12,7 @@ import stat
 import struct
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,6 +20,7 @@ from tfmon.errors import EXIT_LANE_FAILED, TfmonError, UsageError
 from tfmon.model import codec
 from tfmon.model.codec import CodecError
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.header import SCHEMA
 from tfmon.recordings import library, remote_bridge, sweeps
 from tfmon.recordings.header_lines import Known

@@ -11,7 +11,7 @@ import numbers
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 
 from tfmon.analysis.concern_ids import FAIL_ON
 from tfmon.errors import UsageError, flag
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue, exact
 
 In = TypeVar("In", contravariant=True)

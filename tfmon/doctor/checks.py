@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from tfmon.doctor.facts import Facts
+from tfmon.model.fast_dataclass import dataclass
 
 OK, WARNING, BROKEN, NOT_APPLICABLE = "ok", "warning", "broken", "not applicable"
 TENSORFLOW, GPU, FAIRNESS = "tensorflow", "gpu", "fairness"

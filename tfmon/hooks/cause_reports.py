@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import MOST_CAUSES, CauseSeen
 from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.channel import Reporter

@@ -6,10 +6,10 @@ tf.data makes a map parallel unless its function has a state, and fuses a map wi
 from __future__ import annotations
 
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tfmon.hooks.inspection import line_at, users_frame
+from tfmon.model.fast_dataclass import dataclass
 
 MADE_AT = "_tfmon_at"
 MAPS = ("_MapDataset", "_ParallelMapDataset")

@@ -9,13 +9,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.dataset_chain import operations
 from tfmon.hooks.inspection import line_at
 from tfmon.hooks.script_lines import line_of_stack, line_that_made, loop_of_stack, made_layers
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import UNROLLS
 from tfmon.trainer.runtime import has_bfloat16
 

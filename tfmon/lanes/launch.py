@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import KnobValue
 from tfmon.system.lane_clock import SIZE, SuspendedTime

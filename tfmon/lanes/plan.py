@@ -7,12 +7,13 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from tfmon.errors import TfmonError
 from tfmon.lanes.launch import BOOTSTRAP, ProcessPlan
 from tfmon.model.events import LaneStarted
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import PYTHON, KnobValue
 from tfmon.model.lane_events import LaneFailed
 from tfmon.model.lane_state import HOST_LOST

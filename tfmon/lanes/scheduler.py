@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from tfmon.lanes.lane_process import LaneProcess
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import PAUSED, PhaseEntered
 from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice

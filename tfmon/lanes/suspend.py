@@ -7,12 +7,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import Any
 
 from tfmon.lanes.lane_process import LocalProcess, Place
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.system.threads import Failed, call_later, start_thread
 
 

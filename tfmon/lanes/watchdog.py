@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tfmon.lanes.group import LaneGroup
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import CHANNEL_CLOSED, PAUSED, RACING, READY, STARTING
 from tfmon.model.lane_state import LaneState
 from tfmon.model.race import interleaved

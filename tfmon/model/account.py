@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import Amount
 
 START, BEFORE, STEPS = "Python and imports", "before the first step", "training steps"

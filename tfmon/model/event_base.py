@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, TypeAlias
+
+from tfmon.model.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import Machine, Race, RecordingState

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
+
+from tfmon.model.fast_dataclass import dataclass
 
 OVERLAY, COPY, IN_PLACE = "overlay", "copy", "in place"
 KEPT, NOT_KEPT = ".files", ".files.part"

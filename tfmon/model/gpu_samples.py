@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from typing import Any, TypeVar, cast
 
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import NOT_READ, Missing, Reading, known
 
 Part = TypeVar("Part")

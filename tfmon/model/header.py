@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import BetweenProcesses, Machine

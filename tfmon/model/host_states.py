@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from tfmon.model.events import HostConnected, HostConnecting, HostEvent, HostLost, LinkMeasured
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import ALARM, GpuSample, ProcessName, taken_by_others, with_names
 from tfmon.model.lane import Lane
 from tfmon.model.lane_state import LaneState

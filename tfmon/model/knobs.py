@@ -6,9 +6,10 @@ import contextlib
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal, TypeAlias
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import FINITE
 
 FiniteFloat: TypeAlias = Annotated[float, FINITE]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, TypeAlias
 
 from tfmon.model.account import TimePart
 from tfmon.model.event_base import LaneEvent, Range
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import FiniteFloat, KnobValue
 from tfmon.model.profile import Profile
 from tfmon.model.readings import Amount, SliceLoad

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations, permutations
 from pathlib import PurePath
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState

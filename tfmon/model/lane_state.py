@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeVar
 
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.histogram import middle_ns
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import (

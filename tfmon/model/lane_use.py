@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuActivity, GpuProcesses, GpuSample, Taken
 from tfmon.model.knobs import BATCH_SIZE
 from tfmon.model.lane_events import Window

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LaneStarted, ModeChanged, SeriesAdvanced
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
 from tfmon.model.lane_state import FAILED, LaneState

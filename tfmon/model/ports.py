@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.header import Closed, Header
 from tfmon.model.knobs import KnobValue
 from tfmon.model.race import ScenarioInfo

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from tfmon.model.event_base import Range
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import Missing, Reading
 
 BottleneckKind: TypeAlias = Literal[

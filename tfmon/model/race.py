@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.folder_views import View
 from tfmon.model.knobs import Knob, KnobValue
 from tfmon.model.readings import ALWAYS_VALID, Estimate, IntervalKind

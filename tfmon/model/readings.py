@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated, Literal, TypeAlias
 
 from tfmon.model.event_base import Event, Range
+from tfmon.model.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

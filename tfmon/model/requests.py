@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue
 from tfmon.model.profile import NOT_COUNTED, CpuCounters
 from tfmon.model.readings import Missing

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, KnobValue, Settings
 from tfmon.model.race import Machine
 from tfmon.model.readings import Estimate

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from tfmon.model import events, host_states
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import Hosts
 from tfmon.model.lane import Lane

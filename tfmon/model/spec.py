@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import (
     BATCH_SCOPE,
     BATCH_SIZE,

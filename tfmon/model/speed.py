@@ -17,8 +17,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.histogram import add, quantile_ns
 from tfmon.model.lane_events import Window
 from tfmon.model.windows import StatePart

@@ -6,10 +6,11 @@ import math
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.histogram import add, quantile_ms
 from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
 from tfmon.model.readings import Missing, Reading, SliceLoad

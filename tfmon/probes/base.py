@@ -8,10 +8,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuFault, GpuProcesses, GpuSample, SlowReading, unread
 from tfmon.model.readings import Missing, Reading
 from tfmon.system.threads import start_thread

@@ -13,9 +13,9 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.probes.interpreter import NO_CWD, Wheel
 from tfmon.system.programs import run_program
 

@@ -8,10 +8,11 @@ import os
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.spec import INSTANCE

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tfmon.model.event_base import Event
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import unread
 from tfmon.model.lane_events import PathsUsed
 from tfmon.model.readings import NO_STOLEN, NOT_READ, HostSample, Missing, Reading, TreeSample, scaled, summed

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email import message_from_string
 from pathlib import Path
 
 from tfmon.model.codec import clean
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.system.limits import read_text
 from tfmon.system.programs import run_program
 

@@ -8,10 +8,10 @@ import platform
 import subprocess
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.race import Machine
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate

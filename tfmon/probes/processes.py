@@ -9,11 +9,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from tfmon.model.codec import clean
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.machine import need_psutil

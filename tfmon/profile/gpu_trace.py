@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.profile import GpuTime
 from tfmon.model.readings import Missing, Reading
 from tfmon.profile.loop_thread import LoopThread

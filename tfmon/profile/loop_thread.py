@@ -6,8 +6,8 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.profile.trace import CALL, Interval, Space, Times, TraceError, TraceEvent, TraceLine
 
 STEP_STAT = "step_num"

@@ -6,10 +6,11 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TypeAlias
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.profile import Stage
 from tfmon.profile.loop_thread import EAGER, RUN, TAKES_BATCH, LoopThread
 from tfmon.profile.trace import ALLOCATION, DEALLOCATION, PIPELINE, Interval, Stat, Times, TraceEvent, TraceLine

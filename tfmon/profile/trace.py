@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tfmon.errors import TfmonError
+from tfmon.model.fast_dataclass import dataclass
 
 Stat: TypeAlias = float | int | str
 Interval: TypeAlias = tuple[int, int]

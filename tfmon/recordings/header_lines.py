@@ -7,7 +7,6 @@ import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.event_base import Event
 from tfmon.model.events import Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.header import SCHEMA, Closed, Header
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed

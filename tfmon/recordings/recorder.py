@@ -6,11 +6,11 @@ import contextlib
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
 from pathlib import Path
 
 from tfmon.model.event_base import Event
 from tfmon.model.events import HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.host_states import HISTORY_SAMPLES

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tfmon.errors import TfmonError, UsageError
 from tfmon.model import codec
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.series import Figures, SeriesState, SeriesStep, VisitEnded, state_after
 from tfmon.recordings import library
 from tfmon.system.view_files import lock

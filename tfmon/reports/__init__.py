@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
 from tfmon.analysis.series_tables import estimate_json
 from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import ProcessName
 from tfmon.model.header import JSON_SCHEMA
 from tfmon.model.race import Machine

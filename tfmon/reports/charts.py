@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tfmon import units
 from tfmon.analysis.series_layout import SeriesCurve
+from tfmon.model.fast_dataclass import dataclass
 
 Spec = dict[str, Any]
 Point = tuple[float, float | None, str, str]

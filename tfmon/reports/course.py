@@ -6,10 +6,11 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from tfmon import units
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import SLICE_START
 from tfmon.model.windows import LaneWindow
 from tfmon.recordings.writer import RARE_NS, RARE_S

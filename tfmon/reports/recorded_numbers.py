@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
@@ -15,6 +15,7 @@ from tfmon.analysis.speed_changes import changes_of
 from tfmon.model import codec, histogram
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LanePrinted, LaneStarted
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.knobs import KnobValue, show

@@ -7,8 +7,8 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.reports import VERDICT, Block, Chart, Code, Item, Items, Lines, Note, Report, Section, Table
 
 _NO_BREAK = "\u00a0"

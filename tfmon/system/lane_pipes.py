@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+
+from tfmon.model.fast_dataclass import dataclass
 
 VARIABLE = "TFMON_PIPES"
 LANE, NUMBER, LANES = "TFMON_LANE", "TFMON_LANE_NUMBER", "TFMON_LANES"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import BATCH_SCOPE, INPUT, PREPARE, KnobError, KnobValue, Settings
 from tfmon.model.spec import step_batch
 from tfmon.system import limits

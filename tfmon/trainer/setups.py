@@ -9,9 +9,10 @@ import functools
 import itertools
 import queue
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import STEP, KnobError, KnobValue, Settings, find
 from tfmon.model.requests import SetKnob
 from tfmon.system.threads import Failed, start_thread

@@ -6,9 +6,9 @@ import gc
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.histogram import BINS_PER_OCTAVE, count
 from tfmon.model.lane_events import IN_A_STEP, STOPPED
 from tfmon.system.lane_clock import lane_clock

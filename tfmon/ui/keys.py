@@ -6,7 +6,8 @@ import difflib
 import functools
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from tfmon.model.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

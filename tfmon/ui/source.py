@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.batch_memory import warning_of
 from tfmon.analysis.series_tables import doing_text
 from tfmon.analysis.tuning_trials import undoes_last
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, XLA, Knob, KnobValue, short_name, show
 from tfmon.model.lane_events import FIT, OUT_OF_MEMORY
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState

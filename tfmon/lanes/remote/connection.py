@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NoAnswer
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, get_type_hints
@@ -31,6 +31,7 @@ from tfmon.lanes.remote.trouble import HostError, bridge_error, why_ended
 from tfmon.model.codec import CodecError, clean, plain, read
 from tfmon.model.event_base import Event
 from tfmon.model.events import HostConnected, HostConnecting, HostLost, LinkMeasured
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.race import Machine
 from tfmon.model.readings import HostSample, Missing, TreeSample, scaled

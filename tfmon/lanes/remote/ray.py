@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from tfmon.errors import UsageError
@@ -14,6 +13,7 @@ from tfmon.lanes.remote.remote_host import Host, Reservation, word_of
 from tfmon.lanes.remote.start_program import KEPT_BYTES
 from tfmon.lanes.remote.trouble import HostError, bridge_error, how_ended, last_line, no_launcher
 from tfmon.model.codec import CodecError, read
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.spec import ALL, LaneSpec, SpecError, parse_lane
 from tfmon.system.programs import run_program
 

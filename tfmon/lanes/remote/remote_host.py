@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.spec import SpecError, check_host
 from tfmon.system.lane_pipes import INHERITED
 

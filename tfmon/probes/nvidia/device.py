@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import (
     ClockReason,
     GpuClocks,

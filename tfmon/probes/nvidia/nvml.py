@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import unread
 from tfmon.model.readings import Missing, Reading, scaled
 from tfmon.probes.base import Gpu

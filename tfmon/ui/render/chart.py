@@ -6,11 +6,11 @@ import functools
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeAlias
 
 from tfmon import units
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import short_name
 from tfmon.model.lane_events import PAUSED
 from tfmon.model.lane_state import DONE, KnobMark, LaneState

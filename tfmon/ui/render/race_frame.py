@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from tfmon import units
 from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.finish import loss_warnings
 from tfmon.analysis.series_layout import DASH
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_state import ABSENT, FAILED, STAGES
 from tfmon.model.ports import ReplayState
 from tfmon.model.session import Snapshot

@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.cells import cell_len
 
 from tfmon.analysis.series_layout import DASH, Cell, SeriesColumn, SeriesCurve, SeriesRow, SeriesTable, draw_curve
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.readings import Estimate
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, Span, plain, styled_lines
 from tfmon.ui.render.style import STRONG, TROUBLE, WARN, lane_style, strong

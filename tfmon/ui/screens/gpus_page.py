@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -12,6 +11,7 @@ from textual.binding import BindingType
 
 from tfmon import units
 from tfmon.analysis.others import is_free
+from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.host_states import has_device, machine_key, own_pids
 from tfmon.model.lane_state import LaneState
