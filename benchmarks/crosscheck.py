@@ -77,9 +77,6 @@ class Row:
         return [self.what, self.write(ours), f"{self.write(theirs)} ({self.theirs})", off, said]
 
 
-# ------------------------------------------------------------ what is run
-
-
 def run(*command: str, **given: Any) -> str:
     """Return the output of a command; SystemExit with the end of its errors if it fails."""
     ran = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=False, **given)
@@ -107,9 +104,6 @@ def raced_alone(name: str, *settings: str, seconds: float = SECONDS) -> dict[str
 def script(setting: int = 1, epochs: int = EPOCHS) -> list[str]:
     """Return the command of the user's script."""
     return [PYTHON, SCRIPT, "--steps-per-execution", str(setting), "--epochs", str(epochs)]
-
-
-# ------------------------------------------------------------ the rows
 
 
 def examples(rounds: int) -> Iterator[Row]:
@@ -329,9 +323,6 @@ MEASURED = {
 
 def _milliseconds(seconds: float) -> str:
     return f"{1_000 * seconds:.3f} ms"
-
-
-# ------------------------------------------------------------ the table
 
 
 def table(rows: Sequence[Row], rounds: int, took_s: float) -> str:

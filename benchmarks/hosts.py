@@ -130,9 +130,6 @@ def percentiles(values: Sequence[float]) -> tuple[float, float]:
     return statistics.median(ordered), ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
 
 
-# ---------------------------------------------------------------- what is measured
-
-
 def start(sshd: Sshd, options: argparse.Namespace) -> None:
     words = []
     for _ in range(options.times):

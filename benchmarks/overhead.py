@@ -44,9 +44,6 @@ PATIENCE = 40
 """Largest factor by which a slice may exceed its planned length."""
 
 
-# ---------------------------------------------------------------- the child
-
-
 def run_lane(metric_fd: int, request_fd: int) -> None:
     """Be the lane: a child of the trainer, whose loop is bare for half of the time."""
     from tfmon.model.requests import RunSlice
@@ -121,9 +118,6 @@ def run_lane(metric_fd: int, request_fd: int) -> None:
 
     with mock.patch.object(loop, "Loop", AlternatingLoop):
         child.run(metric_fd, request_fd)
-
-
-# ---------------------------------------------------------------- this process
 
 
 def measure(plan: RacePlan, slices: int) -> tuple[list[tuple[float, float]], float]:

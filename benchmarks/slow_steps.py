@@ -76,9 +76,6 @@ while True:
 """A step has a given duration, including its call of `report.step`, excluding the turn of the other lane."""
 
 
-# ---------------------------------------------------------------- simulated
-
-
 class SimulatedLane(LaneControl):
     """A lane whose steps take a given time on the clock of the machine."""
 
@@ -214,9 +211,6 @@ class SimulatedMachine:
         self.session.start_clock(self.now_ns)
 
 
-# ---------------------------------------------------------------- a race, and what came of it
-
-
 class Judge:
     """Looks at a race after every slice until there is an answer."""
 
@@ -275,9 +269,6 @@ def race(steps_ms: Sequence[float], number: int) -> dict[str, Any]:
         return judge.row(known, steps_ms)
 
 
-# ---------------------------------------------------------------- rows, and the table
-
-
 def pairs_of(text: str | None) -> list[tuple[float, float]]:
     """Return the pairs of steps, in milliseconds, of `1000:5000,…`; all for None."""
     if text is None:
@@ -330,8 +321,6 @@ def table(options: Any) -> None:
             if of := [row for row in rows if row["steps_ms"] == list(steps_ms)]:
                 print(line_of(of))
 
-
-# ---------------------------------------------------------------- what a switch costs
 
 CONVOLUTION = """
 import os, sys, time

@@ -99,9 +99,6 @@ def digest() -> str:
     return hashlib.sha256(EXAMPLE.read_bytes()).hexdigest()
 
 
-# ---------------------------------------------------------------- SVG
-
-
 def draw(rows: Rows) -> str:
     """Return the picture of the rows."""
     background = _colour(rows[0][0].style, "bgcolor", "#121212")

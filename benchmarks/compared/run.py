@@ -77,9 +77,6 @@ def _note(dropped: int) -> list[str]:
     return [f"[… {dropped} line{'s' if dropped > 1 else ''}]"] if dropped else []
 
 
-# ------------------------------------------------------------ how a tool is run
-
-
 @contextlib.contextmanager
 def scratch() -> Iterator[Path]:
     """Go to a fresh folder with the scripts, before and after the slow commit; end what still runs there."""
@@ -165,9 +162,6 @@ def on_screen(asked: Answer, until: str, first: str = "", last: str = "") -> Ans
             read(3.0, "$^")
     child.close(force=True)
     return shown
-
-
-# ------------------------------------------------------------ the questions
 
 
 def xprof(script: str, ranges: str, answer: str, cannot: str, *sides: str) -> Answer:
