@@ -295,7 +295,7 @@ def _combination_json(row: SweepRow) -> dict[str, Any]:
         "pairs": len(known.pairs),
         "visits": known.visits,
         "measured_s": known.measured_s,
-        **{name: getattr(figures, name) or None for name in FIGURES},
+        **{name: None if (figure := getattr(figures, name)) == "" else figure for name in FIGURES},
         "state": row.state,
         "learns_differently_by": list(row.learns),
         "deaths": list(known.deaths),
