@@ -130,10 +130,8 @@ class SpeedWatch(StatePart):
             self.recent = self.recent[1:]
         if len(self.known) > MOST_KNOWN:
             self.known, self.every = self.known[::2], 2 * self.every
-        indexes = [
-            _changed_at([block.logs[which] for block in self.blocks], len(self.known), self.count)
-            for which in (0, 1)
-        ]
+        series = zip(*(block.logs for block in self.blocks), strict=True)
+        indexes = (_changed_at(times, len(self.known), self.count) for times in series)
         index = next((index for index in indexes if index is not None), None)
         if index is not None:
             self._begin_level(index)

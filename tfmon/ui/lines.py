@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import ClassVar, cast
 
 from rich.segment import Segment
@@ -89,9 +90,9 @@ class Lines(Guarded, ScrollView, can_focus=False):
         old, self.rows = self.rows, tuple(rows)
         self.virtual_size = Size(0, len(self.rows))
         top, (width, height) = self.scroll_offset.y, self.size
-        for y in range(height):
-            if self.rows[top + y : top + y + 1] != old[top + y : top + y + 1]:
-                self.refresh(Region(0, y, width, 1))
+        pairs = zip_longest(self.rows[top : top + height], old[top : top + height])
+        if changed := [Region(0, y, width, 1) for y, (row, before) in enumerate(pairs) if row != before]:
+            self.refresh(*changed)
 
     def on_unmount(self) -> None:
         """Free the lines that Textual 8.2 keeps for removed widgets."""

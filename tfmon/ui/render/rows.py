@@ -43,7 +43,7 @@ def _fit(row: Row, width: int) -> Row:
     spans: list[Span] = []
     left = width
     for raw, style in row:
-        text = "".join(character if character.isprintable() else " " for character in raw)
+        text = raw if raw.isprintable() else "".join(char if char.isprintable() else " " for char in raw)
         text = text if cell_len(text) <= left else set_cell_size(crop(text, left), left)
         spans.append((text, style))
         left -= cell_len(text)
