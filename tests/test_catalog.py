@@ -1,7 +1,5 @@
 """Scenario files are found, read and never run; and the file that tfmon new writes."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from tfmon.catalog import built_in_folder, find_scenario, list_scenarios, read_scenario
@@ -177,9 +175,11 @@ def test_all_places_are_listed_in_their_order_with_where_they_are_and_found_by_n
     monkeypatch.setattr("tfmon.catalog.built_in_folder", lambda: tmp_path / "built-in")
     monkeypatch.setattr("tfmon.catalog.own_folder", lambda: tmp_path / "config/scenarios")
     monkeypatch.chdir(tmp_path / "work")
-    other = SimpleNamespace(name="other", locate_file=lambda path: tmp_path / path)
-    entry = SimpleNamespace(name="theirs", module="other.theirs", dist=other)
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry])
+    package = tmp_path / "other-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: other")
+    (package / "entry_points.txt").write_text("[tfmon.scenarios]\ntheirs = other.theirs\n")
+    monkeypatch.syspath_prepend(tmp_path)
     files = ("built-in/small", "config/scenarios/mine", "other/theirs", "work/scenarios/local")
     # The second `small` cannot take the place of the built-in one.
     for file in (*files, "work/scenarios/small", "work/scenarios/_private"):

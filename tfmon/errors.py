@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import traceback
 
 EXIT_FINE = 0
@@ -61,6 +60,8 @@ class TfmonError(Exception):
 
 def described(error: Exception) -> str:
     """Return an unexpected error in one line, with the file of its traceback."""
+    import tempfile  # late: a command that succeeds does without
+
     line = " ".join(f"{type(error).__name__}: {error}".split())
     with (
         contextlib.suppress(OSError),
