@@ -22,9 +22,8 @@ import numpy as np
 from common import ANSWER_S, is_steady, met, options_of, plan_one_lane, racing
 
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.histogram import quantile_ns
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, KnobValue
-from tfmon.model.lane_events import KnobApplied, KnobRefused, Window
+from tfmon.model.lane_events import KnobApplied, KnobRefused, Window, quantile_ns
 
 GOAL_LATENCY_MS, GOAL_GAP_MS = 60.0, 10.0
 GOAL_STEPS = 3

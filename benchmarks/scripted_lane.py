@@ -14,8 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.lanes.children.trainer import FakeTrainer
-from tfmon.model import histogram
-from tfmon.model.lane_events import SliceEnded, Window
+from tfmon.model.lane_events import SliceEnded, Window, histogram_of
 
 WINDOW_S = 0.2
 STEP_NS = 700_000
@@ -50,7 +49,7 @@ class ScriptedLane(FakeTrainer):
             sync_ns=span_ns // 200,
             report_ns=span_ns // 1_000,
             longest_ns=int(max(times)),
-            histogram=histogram.count(times),
+            histogram=histogram_of(times),
             loss=0.9 + self.dice.uniform(-0.05, 0.05),
             settings=self.settings,
             round=self.turn.round if self.turn else None,

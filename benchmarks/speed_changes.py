@@ -24,8 +24,7 @@ from statistics import median
 
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.event_base import Event
-from tfmon.model.histogram import BINS_PER_OCTAVE
-from tfmon.model.lane_events import Window
+from tfmon.model.lane_events import BINS_PER_OCTAVE, Window
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import HostSample, TreeSample, known
 from tfmon.model.session import Session

@@ -16,9 +16,8 @@ from tfmon.analysis.shares import shares_of
 from tfmon.model import account as groups
 from tfmon.model.account import TimePart
 from tfmon.model.gpu_samples import ClockReason, GpuSample
-from tfmon.model.histogram import bin_of
 from tfmon.model.host_states import HostState
-from tfmon.model.lane_events import Accounted, CauseSeen
+from tfmon.model.lane_events import Accounted, CauseSeen, bin_of
 from tfmon.model.lane_state import LaneState, ProcessInfo, ScriptFacts, StepFacts
 from tfmon.model.race import Machine, Race
 from tfmon.model.readings import HostSample, Missing, known

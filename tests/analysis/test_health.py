@@ -19,9 +19,8 @@ from tfmon.analysis.finish import seconds_left
 from tfmon.analysis.health import concerns, trained_texts, waits_of
 from tfmon.analysis.speed_changes import changes_of
 from tfmon.model.events import BadLine
-from tfmon.model.histogram import count
 from tfmon.model.host_states import HostState
-from tfmon.model.lane_events import RACING, CauseSeen, Progressed, StackReported
+from tfmon.model.lane_events import RACING, CauseSeen, Progressed, StackReported, histogram_of
 from tfmon.model.lane_state import DONE, MOST_POINTS, LaneState, LossCurve, ScriptFacts, Totals
 from tfmon.model.race import Race
 from tfmon.model.session import Snapshot
@@ -36,7 +35,7 @@ MIB = 2.0**20
 
 def raced(*events, times_ms=(STEP_MS,) * 100, loss: float | None = 0.5):
     """Return a lane that has trained steps of these times until the second second."""
-    bins = count(one * MS for one in times_ms)
+    bins = histogram_of(one * MS for one in times_ms)
     steady = window(2 * SECOND, histogram=bins, steps=len(times_ms), step=len(times_ms), loss=loss)
     return lane("cpu", phase(RACING), steady, *events)
 
@@ -93,7 +92,7 @@ def test_waits_that_come_evenly_have_a_period(gaps_s, every):
     for gap_s in (1, *gaps_s):
         events += steady(gap_s - 1, 20, at_s, step)
         at_s, step = at_s + gap_s, events[-1].step + 1 if events else 1
-        wait = {"steps": 1, "step": step, "histogram": count([SECOND]), "loss": None}
+        wait = {"steps": 1, "step": step, "histogram": histogram_of([SECOND]), "loss": None}
         events.append(window(round(at_s * SECOND), SECOND, **wait))
     state = lane("cpu", phase(RACING), *events)
     told = [concern.text for concern in concerns(known(state, at_s + 0.1), state) if concern.id == "waits"]
@@ -113,7 +112,7 @@ def steady(seconds: float, step_ms: float, since_s: float = 0.0, step: int = 0, 
         yield window(
             at_ns, round(steps * step_ms * MS), steps=steps, step=step,
             input_ns=round(steps * readings.get("input_ms", 1) * MS), loss=None,
-            histogram=count([step_ms * MS] * steps),
+            histogram=histogram_of([step_ms * MS] * steps),
         )  # fmt: skip
 
 

@@ -18,8 +18,7 @@ from support.slow import slow_except
 from support.waiting import HANGS_S, PATIENCE_S, wait_for
 
 from tfmon.lanes import script_input
-from tfmon.lanes.lane_process import LaneProcess, LocalProcess, wait_ended
-from tfmon.lanes.pipes import (
+from tfmon.lanes.child_output import (
     FLUSH_NS,
     LINE_CHARACTERS,
     NEWS_BYTES,
@@ -28,6 +27,7 @@ from tfmon.lanes.pipes import (
     TELL_EVERY_NS,
     ChildOutput,
 )
+from tfmon.lanes.lane_process import LaneProcess, LocalProcess, wait_ended
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LanePrinted
 from tfmon.model.lane_events import PhaseEntered

@@ -7,7 +7,7 @@ import pytest
 from tfmon.model.events import LaneEnded
 from tfmon.model.folder_views import IN_PLACE, OVERLAY, View
 from tfmon.model.lane_relations import collision_lines, collisions, explain_collision
-from tfmon.model.lane_state import LaneEnd, LaneState, ScriptFacts, Trouble
+from tfmon.model.lane_state import LaneEnd, LaneState, ScriptFacts, Trouble, copied
 from tfmon.model.spec import LaneSpec
 
 FOLDER = "/home/u/project"
@@ -55,7 +55,7 @@ def test_a_few_of_many_are_told():
 
 
 def explained(lane: LaneState, lanes, views) -> LaneState:
-    result = lane.copy_as(LaneState)
+    result = copied(lane, LaneState)
     explain_collision(result, lanes, views)
     return result
 

@@ -4,11 +4,11 @@ import pytest
 from support.events import MS, SECOND, advance, gpu_sample, lane, phase, requested, started, tree_sample, window
 
 from tfmon.model.events import LaneStalled, LaneStarted, Suspended
-from tfmon.model.histogram import add, quantile_ns
 from tfmon.model.lane import Lane
-from tfmon.model.lane_events import IN_A_STEP, SLICE_START, SUSPENDED, SliceEnded, StackReported
+from tfmon.model.lane_events import IN_A_STEP, SLICE_START, SUSPENDED, SliceEnded, StackReported, quantile_ns
+from tfmon.model.lane_state import copied
 from tfmon.model.readings import Missing
-from tfmon.model.windows import MOST_OLD, OLD_SHARE, RECENT_NS, LaneWindow, Measurements, shortened
+from tfmon.model.windows import MOST_OLD, OLD_SHARE, RECENT_NS, LaneWindow, Measurements, add, shortened
 
 
 def test_an_old_window_adds_up_its_windows_exactly():
@@ -93,7 +93,7 @@ def test_samples_are_means_of_what_was_read_and_a_missing_one_counts_nothing():
 
 def test_a_lane_keeps_its_windows_over_a_restart_and_takes_all_kinds_of_samples():
     state = lane("gpu:0", phase("racing"), window(SECOND), tree_sample(150.0, lane="gpu:0"))
-    sampled = state.copy_as(Lane)
+    sampled = copied(state, Lane)
     sampled.on_gpu_sample(gpu_sample(at_ns=SECOND + 1, busy_pct=60.0), only_lane=True)
     again = advance(sampled, LaneStarted(lane="gpu:0", at_ns=9 * SECOND, pid=2, settings={}))
     assert not again.points

@@ -6,7 +6,8 @@ import random
 import pytest
 from support.events import MS, SECOND, window
 
-from tfmon.model.histogram import count
+from tfmon.model.lane_events import histogram_of
+from tfmon.model.lane_state import copied
 from tfmon.model.speed import SpeedWatch
 
 STEP_MS = 20.0
@@ -22,12 +23,12 @@ def windows(
         steps = max(1, round(200 / each_ms))
         step, at_ns = step + steps, at_ns + round(steps * each_ms * MS)
         span_ns = round(steps * each_ms * MS)
-        yield window(at_ns, span_ns, steps=steps, step=step, histogram=count([each_ms * MS] * steps))
+        yield window(at_ns, span_ns, steps=steps, step=step, histogram=histogram_of([each_ms * MS] * steps))
 
 
 def fed(watch: SpeedWatch, made) -> tuple[SpeedWatch, float | None]:
     """Return the watch after windows, and the seconds until it had found a change."""
-    watch = watch.copy()
+    watch = copied(watch, SpeedWatch)
     levels, found = len(watch.levels), None
     for one in made:
         watch.add(one, one.step)

@@ -7,7 +7,7 @@ from tfmon.model.events import KnobRequested, LaneEnded, LaneStarted
 from tfmon.model.gpu_samples import GpuLoad, GpuMemory, GpuPower, GpuSample
 from tfmon.model.lane import Lane
 from tfmon.model.lane_events import PhaseEntered, Window
-from tfmon.model.lane_state import LaneState
+from tfmon.model.lane_state import LaneState, copied
 from tfmon.model.readings import Missing, TreeSample
 from tfmon.model.spec import LaneSpec
 
@@ -97,7 +97,7 @@ def lane(device: str = "cpu", *events) -> LaneState:
 
 def advance(state: LaneState, *events: Event) -> LaneState:
     """Return the state after more events; the given one stays as it is."""
-    result = state.copy_as(Lane)
+    result = copied(state, Lane)
     for event in events:
         result.accept(event)
-    return result.copy_as(LaneState)
+    return copied(result, LaneState)

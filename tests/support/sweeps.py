@@ -11,11 +11,10 @@ from typing import Any
 
 from tfmon.analysis.sweep_ranking import combine
 from tfmon.errors import TfmonError
-from tfmon.model import histogram
 from tfmon.model.codec import decode_event, encode_message
 from tfmon.model.events import LaneEnded, LaneStalled, LaneStarted
 from tfmon.model.knobs import KnobValue, Settings
-from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_events import Built, LaneFailed, PhaseEntered, SliceEnded, Window, histogram_of
 from tfmon.model.race import TURNS, Machine, Race
 from tfmon.model.series import (
     SWEEP,
@@ -166,7 +165,7 @@ class SimulatedStation(RaceStation):
         spent = dict.fromkeys(("input_ns", "sync_ns", "report_ns"), 1_000)
         return Window(
             lane=name, at_ns=at_ns, span_ns=WINDOW_NS, steps=10, examples=examples, step=10 * number,
-            call_ns=WINDOW_NS // 2, longest_ns=WINDOW_NS // 10, histogram=histogram.count([WINDOW_NS / 10] * 10),
+            call_ns=WINDOW_NS // 2, longest_ns=WINDOW_NS // 10, histogram=histogram_of([WINDOW_NS / 10] * 10),
             loss=1.0, settings=settings, round=number, **spent,
         )  # fmt: skip
 

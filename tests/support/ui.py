@@ -13,7 +13,6 @@ from tfmon.analysis.statistics import pairs_of
 from tfmon.api.program import Program
 from tfmon.errors import ExperimentError, TfmonError
 from tfmon.lanes.group import LaneGroup
-from tfmon.model import histogram
 from tfmon.model.events import HostConnected, HostLost, KnobRequested, LaneEnded, LaneStarted, LinkMeasured
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH, Knob, KnobValue
 from tfmon.model.lane_events import (
@@ -24,6 +23,7 @@ from tfmon.model.lane_events import (
     PhaseEntered,
     SliceEnded,
     Window,
+    histogram_of,
 )
 from tfmon.model.lane_state import HOST_LOST
 from tfmon.model.ports import RunInfo, Say, Source
@@ -272,7 +272,7 @@ class Demo:
                 sampled_call_ns=round(step_ms * 3e5),
                 sampled_tail_ns=round(step_ms * 5e5) if gpu else 10_000,
                 sampled_copy_ns=round(step_ms * 1e5) if gpu else None,
-                histogram=histogram.count(spread),
+                histogram=histogram_of(spread),
                 loss=1.9 + 0.4 * math.exp(-done / 3_000) if loss is None else loss,
                 settings=self.settings[lane], marks=marks, round=turn,
                 gpu_memory_allocated_bytes=38 * 2**20 if gpu else None,

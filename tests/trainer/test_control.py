@@ -6,8 +6,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tfmon.model import histogram
-from tfmon.model.lane_events import PAUSED, RACING, SLICE_START, KnobApplied, PhaseEntered, SliceEnded, Window
+from tfmon.model.lane_events import (
+    PAUSED,
+    RACING,
+    SLICE_START,
+    KnobApplied,
+    PhaseEntered,
+    SliceEnded,
+    Window,
+    histogram_of,
+)
 from tfmon.model.requests import Pause, Request, Run, RunSlice, SetKnob
 from tfmon.system import lane_clock
 from tfmon.trainer import step_clock
@@ -264,7 +272,7 @@ def test_times_are_counted_into_the_bins_of_the_model_also_if_the_ring_does_not_
             clock.times[clock.kept + slot] = time_ns
         clock.count(len(stretch))
     assert (clock.steps, clock.longest_ns) == (len(times), times[-1])
-    assert clock.histogram == histogram.count(times)
+    assert clock.histogram == histogram_of(times)
     clock.reset(77)
     assert (clock.began_ns, clock.steps, clock.longest_ns, clock.histogram) == (77, 0, 0, {})
 

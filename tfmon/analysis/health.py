@@ -18,8 +18,7 @@ from tfmon.analysis.intervals import student
 from tfmon.analysis.shares import LEAST_TRACES, Whole, whole_of
 from tfmon.analysis.speed_changes import slowdown_of
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.histogram import middle_ns, quantile_ns
-from tfmon.model.lane_events import CauseSeen
+from tfmon.model.lane_events import CauseSeen, middle_ns, quantile_ns
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Estimate, known
 from tfmon.model.session import Snapshot

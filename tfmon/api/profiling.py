@@ -45,11 +45,10 @@ class Profiling:
         answers: queue.Queue[Event] = queue.Queue()
 
         def take(event: Event) -> None:
-            over = isinstance(event, LaneEnded | LaneFailed) and event.lane == lane
-            if over or (isinstance(event, Profiled | ProfileFailed) and event.folder == request.folder):
+            if not isinstance(event, Profiled | ProfileFailed) or event.folder == request.folder:
                 answers.put(event)
 
-        forget = self._session.listen(take)
+        forget = self._session.listen(take, LaneEnded, LaneFailed, Profiled, ProfileFailed)
         try:
             self._lanes.profile(lane, request)
             answer = answers.get(timeout=TIMEOUT_S)

@@ -90,9 +90,10 @@ class Program(Run):
         Repeat(self.session, self.lanes.repeat)
         self.profiles = Profiling(self.session, self.lanes)
         self._unhealthy = ""
-        self.session.listen(self._finish_when_narrow)
+        if race_options.until_ci is not None:
+            self.session.listen(self._finish_when_narrow, SliceEnded)
         if race_options.fail_on:
-            self.session.listen(self._finish_when_unhealthy)
+            self.session.listen(self._finish_when_unhealthy, HostSample)
         self._outside = contextlib.ExitStack()
         if race_options.notify and race_options.notify not in TERMINAL:
             race = race_options.baseline_race
@@ -355,16 +356,13 @@ class Program(Run):
         texts = (f"{lane.title}: {concern.text}" for lane, concern in result if concern.id in fails)
         return next(texts, self._unhealthy)
 
-    def _finish_when_narrow(self, event: Event) -> None:
-        until_ci = self._options.until_ci
-        if not isinstance(event, SliceEnded) or until_ci is None:
-            return
-        ranking = analyse(self.session.snapshot()).verdict.ranking
-        if ranking and all(rank.ratio.half_width <= until_ci for rank in ranking):
+    def _finish_when_narrow(self, _event: SliceEnded) -> None:
+        ranking, most = analyse(self.session.snapshot()).verdict.ranking, self._options.until_ci or 0.0
+        if ranking and all(rank.ratio.half_width <= most for rank in ranking):
             self.lanes.finish()
 
-    def _finish_when_unhealthy(self, event: Event) -> None:
-        if isinstance(event, HostSample) and not self._unhealthy and (result := self.unhealthy):
+    def _finish_when_unhealthy(self, _event: HostSample) -> None:
+        if not self._unhealthy and (result := self.unhealthy):
             self._unhealthy = result
             self.session.accept(Interrupted(reason=f"ended by --fail-on: {result}"))
             self.lanes.finish()

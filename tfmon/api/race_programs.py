@@ -18,7 +18,6 @@ from tfmon.api.program import Program
 from tfmon.api.run_base import run_until_over, say
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
-from tfmon.model.event_base import Event
 from tfmon.model.folder_views import COPY, IN_PLACE
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
@@ -135,7 +134,7 @@ class TrialProgram(Program):
         self._first_over: set[str] = set()
         self.again: tuple[list[LaneState], list[LaneState]] = [], []
         """Further runs of each side."""
-        self.session.listen(self._note_length)
+        self.session.listen(self._note_length, Progressed)
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
         """Plan the race; raises UsageError."""
@@ -155,8 +154,8 @@ class TrialProgram(Program):
             )
         return plan
 
-    def _note_length(self, event: Event) -> None:
-        if not isinstance(event, Progressed) or not event.epochs or event.lane in self._first_over:
+    def _note_length(self, event: Progressed) -> None:
+        if not event.epochs or event.lane in self._first_over:
             return
         known = self._lengths.get(event.lane)
         if known is not None and (known[0] != event.epochs or event.doing == ""):

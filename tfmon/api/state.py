@@ -18,7 +18,6 @@ from tfmon.api.settings import LimitOptions
 from tfmon.errors import TfmonError
 from tfmon.lanes.plan import RacePlan
 from tfmon.model.codec import CodecError, parse, read, to_json
-from tfmon.model.event_base import Event
 from tfmon.model.events import FilesWritten, RaceBegan
 from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.race import TURNS, BetweenProcesses, Machine
@@ -102,7 +101,7 @@ class Views:
         self._session, self._connections, self._options, self._restarts = session, connections, options, restarts
         self._by_host: dict[str, View] = {}
         self._races: list[tuple[dict[str, View], float]] = []
-        session.listen(self._hear)
+        session.listen(self._hear, RaceBegan)
 
     def plan(self, plan: RacePlan) -> RacePlan:
         """Return a plan with views, unless a single lane is never restarted."""
@@ -128,9 +127,8 @@ class Views:
             self._by_host[host] = find_view(str(Path.cwd()), store, most, kept=kept, links=links)
         return self._by_host[host]
 
-    def _hear(self, event: Event) -> None:
-        if isinstance(event, RaceBegan):
-            self._races.append((event.race.views, time.monotonic()))
+    def _hear(self, event: RaceBegan) -> None:
+        self._races.append((event.race.views, time.monotonic()))
 
     def _settle_first(self) -> dict[str, View]:
         views, began_s = self._races.pop(0)

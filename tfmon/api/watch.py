@@ -29,8 +29,8 @@ from tfmon.api.value_rules import PROGRESS
 from tfmon.errors import UsageError
 from tfmon.hooks import install
 from tfmon.hooks.site.sitecustomize import Finder
+from tfmon.lanes.lane_process import MetricLines
 from tfmon.lanes.launch import lock_file
-from tfmon.lanes.pipes import MetricLines
 from tfmon.model.codec import clean, encode_message
 from tfmon.model.event_base import Event
 from tfmon.model.events import Interrupted, LaneStarted

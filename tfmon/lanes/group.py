@@ -421,10 +421,11 @@ class LaneGroup:
                     in_effect = self._session.snapshot().lane(event.lane).settings
                     if event.knob in in_effect:
                         self._settings[event.lane][event.knob] = in_effect[event.knob]
+            if hung_since_ns is None and event.lane in self.scheduler.unresponsive:
+                hangs = not isinstance(event, BadLine) and not self.scheduler.responded(event.lane)
+                hung_since_ns = event.at_ns if hangs else None
             if hung_since_ns is not None:
                 self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=hung_since_ns))
-            elif not isinstance(event, BadLine) and not self.scheduler.responded(event.lane):
-                self._session.accept(LaneStalled(lane=event.lane, at_ns=event.at_ns, since_ns=event.at_ns))
 
     def _start_clock(self) -> None:
         self._session.start_clock(time.monotonic_ns())

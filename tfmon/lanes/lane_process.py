@@ -15,11 +15,11 @@ from functools import partial
 from typing import Protocol, TypeAlias
 
 from tfmon.lanes import script_input
+from tfmon.lanes.child_output import ChildOutput
 from tfmon.lanes.launch import ASK_S, KILL_S, TERM_S, ProcessPlan, launch
-from tfmon.lanes.pipes import ChildOutput, MetricLines
-from tfmon.model.codec import encode_message
+from tfmon.model.codec import CodecError, clean, decode_event, encode_message
 from tfmon.model.event_base import Event
-from tfmon.model.events import LaneEnded
+from tfmon.model.events import BadLine, LaneEnded
 from tfmon.model.lane_events import CHANNEL_CLOSED, NotMeasured, StackReported
 from tfmon.model.lane_texts import signal_name, without_chatter
 from tfmon.model.requests import ReportStack, Request, Stop
@@ -30,6 +30,10 @@ STACK_PATIENCE_S = 15.0
 STACK_POLL_S = 0.05
 """After this time without output the stacks are complete."""
 CHUNK_BYTES = 65_536
+MAX_LINE_BYTES = 65_536
+AHEAD_NS = 1_000_000_000
+"""All processes of a machine share one clock."""
+MOST_PROBLEMS = 8
 LAST_CHUNKS = 32
 REAP_EVERY_S, REAP_SOON_S = 0.5, 0.01
 """Some processes end without closing their pipes."""
@@ -108,6 +112,61 @@ class Place(Protocol):
 
     def go_on(self) -> None:
         """Continue its lanes, except suspended ones. Thread: also a signal's handler."""
+
+
+class MetricLines:
+    """Decodes the chunks of a metric pipe. Thread: the reader's."""
+
+    def __init__(self, lane: str, sink: Callable[[Event], None]) -> None:
+        self.lane = lane
+        self._sink = sink
+        self._partial = b""
+        self._skipping = False
+        self._problems: list[tuple[str, int]] = []
+
+    def take(self, chunk: bytes) -> None:
+        """Decode the complete lines; keep the rest for the next chunk."""
+        *lines, self._partial = (self._partial + chunk).split(b"\n")
+        if lines and self._skipping:
+            self._skipping = False
+            del lines[0]
+        for line in lines:
+            try:
+                event = decode_event(line, self.lane)
+            except CodecError as error:
+                self._count(str(error))
+                continue
+            if event.at_ns > time.monotonic_ns() + AHEAD_NS:
+                self._count(f"{type(event).__name__}.at_ns lies in the future")
+                continue
+            self._tell_problems()
+            try:
+                self._sink(event)
+            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; one event must not end it
+                self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
+        if len(self._partial) > MAX_LINE_BYTES:
+            if not self._skipping:
+                self._count(f"a line longer than {MAX_LINE_BYTES} bytes")
+            self._partial, self._skipping = b"", True
+        self._tell_problems()
+
+    def end(self) -> None:
+        """Report a last line without an end."""
+        if self._partial:
+            self._count("the last line was cut off")
+            self._tell_problems()
+
+    def _count(self, problem: str) -> None:
+        last, lines = self._problems[-1] if self._problems else ("", 0)
+        if lines and (problem == last or len(self._problems) >= MOST_PROBLEMS):
+            self._problems[-1] = (problem, lines + 1)
+        else:
+            self._problems.append((problem, 1))
+
+    def _tell_problems(self) -> None:
+        problems, self._problems = self._problems, []
+        for problem, lines in problems:
+            self._sink(BadLine(lane=self.lane, problem=clean(problem, 200), lines=lines))
 
 
 class LocalProcess(LaneProcess):

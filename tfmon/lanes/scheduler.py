@@ -62,7 +62,7 @@ class Scheduler:
         self._paused: set[str] = set()
         self._training: set[str] = set()
         self._in_slice: set[str] = set()
-        self._unresponsive: set[str] = set()
+        self.unresponsive: set[str] = set()
         self._began_ns: dict[str, int | None] = {}
         """`None` if suspended since."""
         self._took_s: dict[str, float] = {}
@@ -88,20 +88,20 @@ class Scheduler:
         """Note the end of training."""
         self._ended.add(lane)
         self._training.discard(lane)
-        self._unresponsive.discard(lane)
+        self.unresponsive.discard(lane)
         self._act()
 
     def restarting(self, lane: str) -> None:
         """Note a new process."""
         self._began_ns.pop(lane, None)
         self._took_s.pop(lane, None)
-        for group in (self._ready, self._ended, self._training, self._unresponsive):
+        for group in (self._ready, self._ended, self._training, self.unresponsive):
             group.discard(lane)
         self._act()
 
     def skip(self, lane: str) -> None:
         """Continue without an unresponsive lane."""
-        self._unresponsive.add(lane)
+        self.unresponsive.add(lane)
         if self._interleaved and lane in self._training:
             self._training.discard(lane)
             self._suspend(lane)
@@ -110,12 +110,11 @@ class Scheduler:
         self._act()
 
     def responded(self, lane: str) -> bool:
-        """Note an event; return False if the lane still hangs: it was suspended since."""
-        if lane in self._unresponsive:
-            if self._interleaved and lane in self._ready and lane not in self._training:
-                return False
-            self._unresponsive.discard(lane)
-            self._act()
+        """Note an event of an unresponsive lane; return False if it still hangs: it was suspended since."""
+        if self._interleaved and lane in self._ready and lane not in self._training:
+            return False
+        self.unresponsive.discard(lane)
+        self._act()
         return True
 
     def pause(self, lanes: Iterable[str]) -> None:
@@ -124,7 +123,7 @@ class Scheduler:
             self._paused.add(lane)
             if lane in self._training:
                 self._send(lane, Pause())
-            elif lane in self._ready - self._ended - self._unresponsive:
+            elif lane in self._ready - self._ended - self.unresponsive:
                 self._record_pause(lane)
         self._act()
 
@@ -178,13 +177,13 @@ class Scheduler:
         if began_ns is not None:
             self._took_s[lane] = (self.clock_ns() - began_ns) / 1e9
         self._training.discard(lane)
-        self._unresponsive.discard(lane)
+        self.unresponsive.discard(lane)
         if self._interleaved and lane not in self._ended:
             self._suspend(lane)
         self._act()
 
     def _act(self) -> None:
-        all_ready = set(self._lanes) - self._unresponsive - self._ended <= self._ready
+        all_ready = set(self._lanes) - self.unresponsive - self._ended <= self._ready
         may = self._ready - self._ended - self._paused
         runnable = [lane for lane in self._lanes if lane in may and self._exclusive in ("", lane)]
         if not self._started:
@@ -203,7 +202,7 @@ class Scheduler:
 
     def _grant_slices(self, runnable: Sequence[str]) -> bool:
         began = False
-        healthy = [lane for lane in runnable if lane not in self._unresponsive]
+        healthy = [lane for lane in runnable if lane not in self.unresponsive]
         upcoming = self._round if self._left else self._round + 1
         if healthy and upcoming % HUNG_EVERY:
             runnable = healthy
@@ -244,7 +243,7 @@ class Scheduler:
         if lane in self.processes:
             self.processes[lane].continue_()
         if isinstance(request, RunSlice):
-            if lane in self._began_ns or lane in self._unresponsive:
+            if lane in self._began_ns or lane in self.unresponsive:
                 return  # an unfinished slice
             self._began_ns[lane] = self.clock_ns()
         self._send(lane, request)

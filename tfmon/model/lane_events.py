@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Annotated, TypeAlias
 
@@ -39,8 +41,39 @@ SHORT, SPARE = "a short wait", "time to spare"
 FITS, MOVABLE, SHUFFLED = "fits in memory", "can be moved", "shuffled before"
 MADE, DIFFERS, UNROLLS = "made again", "other arrays", "unrolled layer"
 MOST_CAUSES = 32
-Bin: TypeAlias = Annotated[int, Range(0, 64 * 64)]
-"""Bins of up to 2^64 ns."""
+BINS_PER_OCTAVE = 64
+Bin: TypeAlias = Annotated[int, Range(0, 64 * BINS_PER_OCTAVE)]
+"""Bins of a histogram of step times, of up to 2^64 ns."""
+
+
+def bin_of(duration_ns: float) -> int:
+    """Return the index of a duration's bin."""
+    return math.floor(math.log2(max(duration_ns, 1.0)) * BINS_PER_OCTAVE)
+
+
+def middle_ns(bin_index: int) -> float:
+    """Return the geometric middle of a bin."""
+    return float(2.0 ** ((bin_index + 0.5) / BINS_PER_OCTAVE))
+
+
+def histogram_of(durations_ns: Iterable[float]) -> dict[int, int]:
+    """Count durations into bins."""
+    bins: dict[int, int] = {}
+    for duration_ns in durations_ns:
+        index = bin_of(duration_ns)
+        bins[index] = bins.get(index, 0) + 1
+    return bins
+
+
+def quantile_ns(bins: Mapping[int, int], fraction: float) -> float | None:
+    """Return a quantile (nearest rank), to within 0.55 %."""
+    rank = max(1, math.ceil(fraction * sum(bins.values())))
+    seen = 0
+    for index in sorted(bins):
+        seen += bins[index]
+        if seen >= rank:
+            return middle_ns(index)
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Literal, TypeVar
 
 from tfmon.model.events import EndRequested, KnobRequested, LaneEnded
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.histogram import middle_ns
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_events import (
     BUILDING,
@@ -27,6 +26,7 @@ from tfmon.model.lane_events import (
     Progressed,
     StackReported,
     Window,
+    middle_ns,
 )
 from tfmon.model.lane_use import GpuUse, SliceClock, TreeUse
 from tfmon.model.profile import Profile
@@ -63,7 +63,19 @@ MOST_KNOB_MARKS = 64
 MOST_POINTS = 256
 
 
-State = TypeVar("State", bound="LaneState")
+State = TypeVar("State", bound=StatePart)
+
+
+def copied(state: StatePart, kind: type[State]) -> State:
+    """Return an independent copy as another kind. It shares the containers, which never change."""
+    result = object.__new__(kind)
+    vars(result).update(
+        {
+            name: copied(part, type(part)) if isinstance(part, StatePart) else part
+            for name, part in vars(state).items()
+        }
+    )
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,13 +285,6 @@ class LaneState(StatePart):
     differs: tuple[str, ...] | None = None
     mark: str = ""
     """`#` and the id, for equal titles."""
-
-    def copy_as(self, kind: type[State]) -> State:
-        """Return an independent copy of a kind."""
-        result = object.__new__(kind)
-        parts = vars(self).items()
-        vars(result).update({name: part.copy() if isinstance(part, StatePart) else part for name, part in parts})
-        return result
 
     @property
     def in_effect(self) -> dict[str, KnobValue]:

@@ -122,9 +122,10 @@ class TreeUse(StatePart):
 
     def end_window(self) -> None:
         """Store the last sample. Later samples may measure an exiting process."""
-        private, at_ns = known(self.private_bytes), self.clock.sampled_ns
-        if private is not None and at_ns is not None and (at_ns, private) != self.memory.latest:
-            self.memory = self.memory.with_sample(at_ns, private)
+        private, at_ns = self.private_bytes, self.clock.sampled_ns
+        if isinstance(private, Missing) or at_ns is None or (at_ns, private) == self.memory.latest:
+            return
+        self.memory = self.memory.with_sample(at_ns, private)
 
 
 DRIVER = "driver"

@@ -11,7 +11,7 @@ from tfmon.model.events import LaneEnded, LaneStarted, ModeChanged, SeriesAdvanc
 from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.knobs import KnobValue, short_name, show
 from tfmon.model.lane_events import KnobApplied, LaneFailed, StepDescribed
-from tfmon.model.lane_state import FAILED, LaneState
+from tfmon.model.lane_state import FAILED, LaneState, copied
 from tfmon.model.race import Race, interleaved
 from tfmon.model.series import SeriesState
 
@@ -141,7 +141,7 @@ def why_mode_stays(lanes: Lanes) -> str:
 
 
 def _kept(lane: LaneState, *, sliced: bool) -> LaneState:
-    result = lane.copy_as(LaneState)
+    result = copied(lane, LaneState)
     measurements = result.measurements
     measurements.recent = () if sliced else lane.points
     measurements.old, measurements.samples, measurements.old_samples = (), (), ()

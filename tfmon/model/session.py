@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from tfmon.model import events, host_states
 from tfmon.model.event_base import Event
@@ -15,7 +15,7 @@ from tfmon.model.host_states import Hosts
 from tfmon.model.lane import Lane
 from tfmon.model.lane_events import CauseSeen, KnobOffered, LaneFailed, PathsUsed
 from tfmon.model.lane_relations import explain_collision, set_names
-from tfmon.model.lane_state import LaneState, ProcessInfo
+from tfmon.model.lane_state import LaneState, ProcessInfo, copied
 from tfmon.model.lane_texts import explain_end
 from tfmon.model.periods import CAUSES, Periods, after_event
 from tfmon.model.race import CONCURRENT, MODE_MARKS, Machine, Race, RecordingState, interleaved
@@ -134,6 +134,7 @@ class Snapshot:
         return age_s if age_s > STALE_TICKS * every_s else None
 
 
+Heard = TypeVar("Heard", bound=Event)
 Journal: TypeAlias = Callable[[Event, Snapshot], None]
 
 
@@ -146,7 +147,7 @@ class Session:
         self._lanes: list[Lane] = []
         self._hosts: dict[str, host_states.HostState] = {}
         self._journals: tuple[Journal, ...] = ()
-        self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self._listeners: tuple[tuple[tuple[type[Event], ...], Callable[[Any], None]], ...] = ()
         self.restore(Snapshot(at_ns=0, race=Race(), lanes=(), hosts={"": host_states.HostState(machine)}))
 
     def begin(self, race: Race, specs: Sequence[LaneSpec], source: str = "") -> None:
@@ -186,15 +187,17 @@ class Session:
                 self._change(event)
             for journal in self._journals:
                 journal(event, self._snapshot(event.at_ns))
-        for listener in self._listeners if taken else ():
-            listener(event)
+        for kinds, listener in self._listeners if taken else ():
+            if isinstance(event, kinds):
+                listener(event)
 
-    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call `listener` with each event; return the function that ends this."""
-        self._listeners = (*self._listeners, listener)
+    def listen(self, listener: Callable[[Heard], None], *kinds: type[Heard]) -> Callable[[], None]:
+        """Call `listener` with each event, or those of some kinds; return the function that ends this."""
+        entry = kinds or (Event,), listener
+        self._listeners = (*self._listeners, entry)
 
         def forget() -> None:
-            self._listeners = tuple(known for known in self._listeners if known is not listener)
+            self._listeners = tuple(known for known in self._listeners if known is not entry)
 
         return forget
 
@@ -212,8 +215,8 @@ class Session:
         with self._lock:
             self._race, self._experiment, self._tuned = known.race, known.experiment, known.tuned
             self._periods, self._recording = known.periods, known.recording
-            self._lanes = [lane.copy_as(Lane) for lane in known.lanes]
-            self._hosts = {name: host.copy() for name, host in known.hosts.items()}
+            self._lanes = [copied(lane, Lane) for lane in known.lanes]
+            self._hosts = {name: copied(host, host_states.HostState) for name, host in known.hosts.items()}
             self._copied: list[LaneState | None] = list(known.lanes)
             self._copied_hosts: Hosts | None = None
 
@@ -224,9 +227,11 @@ class Session:
 
     def _snapshot(self, at_ns: int) -> Snapshot:
         lanes = tuple(
-            copy or lane.copy_as(LaneState) for lane, copy in zip(self._lanes, self._copied, strict=True)
+            copy or copied(lane, LaneState) for lane, copy in zip(self._lanes, self._copied, strict=True)
         )
-        hosts = self._copied_hosts or {name: host.copy() for name, host in self._hosts.items()}
+        hosts = self._copied_hosts or {
+            name: copied(host, host_states.HostState) for name, host in self._hosts.items()
+        }
         self._copied, self._copied_hosts = list(lanes), hosts
         return Snapshot(
             at_ns=at_ns,

@@ -20,9 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.histogram import add, quantile_ns
-from tfmon.model.lane_events import Window
-from tfmon.model.windows import StatePart
+from tfmon.model.lane_events import Window, quantile_ns
+from tfmon.model.windows import StatePart, add
 
 BLOCK_NS = 500_000_000
 MARGIN, LEAST_MARGIN = 4.0, 0.04

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.histogram import add, quantile_ms
-from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window
+from tfmon.model.lane_events import SLICE_START, STOPPED, SliceEnded, Window, quantile_ns
 from tfmon.model.readings import Missing, Reading, SliceLoad
 
 MOST_RECENT, RECENT_NS = 1_500, 600_000_000_000
@@ -27,17 +26,25 @@ RARE = 0.5
 SETTLED_WINDOWS = 20
 
 
-Part = TypeVar("Part", bound="StatePart")
+Key = TypeVar("Key")
 
 
 class StatePart:
-    """A part of the state. Copies share the containers, which never change."""
+    """A mutable part of the state, see `lane_state.copied`."""
 
-    def copy(self: Part) -> Part:
-        """Return a shallow copy."""
-        result: Part = object.__new__(type(self))
-        vars(result).update(vars(self))
-        return result
+
+def add(left: Mapping[Key, int], right: Mapping[Key, int], sign: int = 1) -> dict[Key, int]:
+    """Return the sums by key, or the differences."""
+    total = dict(left)
+    for index, amount in right.items():
+        total[index] = total.get(index, 0) + sign * amount
+    return total if all(total.values()) else {index: amount for index, amount in total.items() if amount}
+
+
+def quantile_ms(bins: Mapping[int, int], fraction: float) -> float | None:
+    """Return a quantile in milliseconds."""
+    duration_ns = quantile_ns(bins, fraction)
+    return None if duration_ns is None else duration_ns / 1e6
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,24 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tfmon.analysis.speed_changes import changes_of
-from tfmon.model import codec, histogram
+from tfmon.model import codec
 from tfmon.model.event_base import Event
 from tfmon.model.events import LaneEnded, LanePrinted, LaneStarted
 from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.knobs import KnobValue, show
-from tfmon.model.lane_events import Finished, KnobApplied, LaneFailed, PhaseEntered, Progressed, Window
+from tfmon.model.lane_events import (
+    Finished,
+    KnobApplied,
+    LaneFailed,
+    PhaseEntered,
+    Progressed,
+    Window,
+)
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.session import Snapshot
-from tfmon.model.windows import LaneWindow
+from tfmon.model.windows import LaneWindow, quantile_ms
 from tfmon.recordings.header_lines import mark_of
 from tfmon.recordings.player import end_of
 from tfmon.recordings.reader import Recording, guard
@@ -190,8 +197,7 @@ def _of_window(window: Window) -> Iterator[Sample]:
         for name in ("input_ns", "call_ns", "sync_ns", "report_ns"):
             values[name.removesuffix("_ns") + "_pct"] = 100 * getattr(window, name) / window.span_ns
     for name, fraction in (("step_p50_ms", 0.5), ("step_p95_ms", 0.95)):
-        quantile_ns = histogram.quantile_ns(window.histogram, fraction)
-        values[name] = None if quantile_ns is None else quantile_ns / 1e6
+        values[name] = quantile_ms(window.histogram, fraction)
     for name in ("gpu_memory_allocated_bytes", "gpu_memory_peak_bytes"):
         values[name] = getattr(window, name)
     for name, value in values.items():

@@ -10,8 +10,8 @@ from tfmon.analysis.analysis import Analysis
 from tfmon.analysis.bottleneck_rules import Shares
 from tfmon.analysis.result import RaceResult
 from tfmon.analysis.run_account import account_lines
-from tfmon.model import histogram
 from tfmon.model.account import GROUPS
+from tfmon.model.lane_events import BINS_PER_OCTAVE
 from tfmon.model.lane_state import LaneState
 from tfmon.model.readings import Missing, known
 from tfmon.reports import DASH, Block, Chart, Section, Table, charts
@@ -79,7 +79,7 @@ def _binned(lane: LaneState, low: int, high: int, width: int) -> Iterator[Point]
     for bin_index in range(-1, (high - low) // width + 2):
         share = 100 * counts.get(bin_index, 0) / total
         bins = (low + (bin_index + side) * width for side in (0, 1))
-        edges = [2.0 ** (bin_ / histogram.BINS_PER_OCTAVE) / 1e6 for bin_ in bins]
+        edges = [2.0 ** (bin_ / BINS_PER_OCTAVE) / 1e6 for bin_ in bins]
         note = f"{units.milliseconds(edges[0])} to {units.milliseconds(edges[1])}"
         yield float(f"{(edges[0] * edges[1]) ** 0.5:.5g}"), round(share, 4), f"{share:.2g} %", note
 

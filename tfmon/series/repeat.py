@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tfmon.analysis.statistics import compare, pairs_of
-from tfmon.model.event_base import Event
 from tfmon.model.lane_events import RACING, SliceEnded
 from tfmon.model.race import TURNS
 from tfmon.model.session import Session, Snapshot
@@ -31,11 +30,9 @@ class Repeat:
         self._session = session
         self._start_again = start_again
         self._ended: dict[str, int] = {}
-        session.listen(self._hear)
+        session.listen(self._hear, SliceEnded)
 
-    def _hear(self, event: Event) -> None:
-        if not isinstance(event, SliceEnded):
-            return
+    def _hear(self, event: SliceEnded) -> None:
         self._ended[event.lane] = event.round
         snapshot = self._session.snapshot()
         lanes = [lane.spec.name for lane in snapshot.lanes if lane.phase == RACING]

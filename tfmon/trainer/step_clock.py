@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.histogram import BINS_PER_OCTAVE, count
-from tfmon.model.lane_events import IN_A_STEP, STOPPED
+from tfmon.model.lane_events import BINS_PER_OCTAVE, IN_A_STEP, STOPPED, histogram_of
 from tfmon.system.lane_clock import lane_clock
 
 try:
@@ -189,7 +188,7 @@ class StepClock:
             logarithms = np.log2(np.maximum(np.frombuffer(times, dtype=np.int64), 1)) * BINS_PER_OCTAVE
             self._histogram.update(np.floor(logarithms).astype(np.int64).tolist())
         else:
-            self._histogram.update(count(times))
+            self._histogram.update(histogram_of(times))
 
 
 @dataclass(slots=True)

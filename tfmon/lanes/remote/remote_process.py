@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from tfmon.errors import TfmonError
+from tfmon.lanes.child_output import TAIL_LINES
 from tfmon.lanes.lane_process import Echo, LaneProcess, Sink
 from tfmon.lanes.launch import ProcessPlan
-from tfmon.lanes.pipes import TAIL_LINES
 from tfmon.model.codec import CodecError, clean, encode_message, read
 from tfmon.model.event_base import Event
 from tfmon.model.events import BadLine, LaneEnded, LanePrinted

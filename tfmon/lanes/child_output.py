@@ -6,14 +6,9 @@ import re
 import time
 from collections.abc import Callable
 
-from tfmon.model.codec import CodecError, clean, decode_event
-from tfmon.model.event_base import Event
-from tfmon.model.events import BadLine, LanePrinted
+from tfmon.model.codec import clean
+from tfmon.model.events import LanePrinted
 
-MAX_LINE_BYTES = 65_536
-AHEAD_NS = 1_000_000_000
-"""All processes of a machine share one clock."""
-MOST_PROBLEMS = 8
 TAIL_BYTES = 32_768
 """The rest is read and dropped, so that the process never blocks."""
 TAIL_LINES = 200
@@ -23,61 +18,6 @@ TELL_EVERY_NS = 250_000_000
 FLUSH_NS = 1_000_000_000
 """Time from the message of `sys.exit` until the process writes earlier, buffered output."""
 _STACK_LINE = re.compile(r'(Current thread|Thread) 0x|  File "|  <|  \.\.\.|Stack \(most recent')
-
-
-class MetricLines:
-    """Decodes the chunks of a metric pipe. Thread: the reader's."""
-
-    def __init__(self, lane: str, sink: Callable[[Event], None]) -> None:
-        self.lane = lane
-        self._sink = sink
-        self._partial = b""
-        self._skipping = False
-        self._problems: list[tuple[str, int]] = []
-
-    def take(self, chunk: bytes) -> None:
-        """Decode the complete lines; keep the rest for the next chunk."""
-        *lines, self._partial = (self._partial + chunk).split(b"\n")
-        if lines and self._skipping:
-            self._skipping = False
-            del lines[0]
-        for line in lines:
-            try:
-                event = decode_event(line, self.lane)
-            except CodecError as error:
-                self._count(str(error))
-                continue
-            if event.at_ns > time.monotonic_ns() + AHEAD_NS:
-                self._count(f"{type(event).__name__}.at_ns lies in the future")
-                continue
-            self._tell_problems()
-            try:
-                self._sink(event)
-            except Exception as error:  # noqa: BLE001 - one thread reads all lanes; one event must not end it
-                self._count(f"tfmon could not take in a {type(event).__name__}: {type(error).__name__}: {error}")
-        if len(self._partial) > MAX_LINE_BYTES:
-            if not self._skipping:
-                self._count(f"a line longer than {MAX_LINE_BYTES} bytes")
-            self._partial, self._skipping = b"", True
-        self._tell_problems()
-
-    def end(self) -> None:
-        """Report a last line without an end."""
-        if self._partial:
-            self._count("the last line was cut off")
-            self._tell_problems()
-
-    def _count(self, problem: str) -> None:
-        last, lines = self._problems[-1] if self._problems else ("", 0)
-        if lines and (problem == last or len(self._problems) >= MOST_PROBLEMS):
-            self._problems[-1] = (problem, lines + 1)
-        else:
-            self._problems.append((problem, 1))
-
-    def _tell_problems(self) -> None:
-        problems, self._problems = self._problems, []
-        for problem, lines in problems:
-            self._sink(BadLine(lane=self.lane, problem=clean(problem, 200), lines=lines))
 
 
 class ChildOutput:
