@@ -21,7 +21,7 @@ from tfmon.api import server, sockets
 from tfmon.api.program import Program
 from tfmon.api.run_base import Interruption
 from tfmon.api.server import Server
-from tfmon.api.sockets import Answer, Ended, FromRunner, RunnerGreeting
+from tfmon.api.sockets import END, Answer, FromRunner, RunnerGreeting
 from tfmon.api.viewer import Viewer
 from tfmon.errors import EXIT_DEVICE_ABSENT, DeviceAbsentError, TfmonError
 from tfmon.model import codec
@@ -139,10 +139,10 @@ def test_one_that_does_not_read_holds_nothing_up_and_then_gets_what_is_known(run
     deaf, connection = run.connect(), run.connect()
     for one in (deaf, connection):
         one.sendall(codec.encode(Command("follow", name="pts/9", number=1)))
-    wait_for(lambda: all(one.follows and not one._behind for one in run.server.viewers), what="both watch")
+    wait_for(lambda: all(one.follows for one in run.server.viewers), what="both watch")
     _, slow = run.server.viewers
     quick = run.watch()
-    while not slow._behind:
+    while slow._known is None:
         run.print(1_000)
         assert len(slow._waiting) <= 200
         wait_for(lambda: run.caught_up(quick.session), what="the other one follows")
@@ -192,7 +192,7 @@ def test_the_first_end_ends_it_and_names_the_signal(run):
     run.server.close(7)
     for viewer in (one, other):
         assert viewer.join(PATIENCE_S)
-        assert viewer.ended == Ended(exit_code=7)
+        assert viewer.ended == Answer(number=END, exit_code=7)
 
 
 def test_one_that_sends_what_cannot_be_read_is_dropped_and_the_others_stay(run, capsys):
@@ -257,7 +257,7 @@ NEWER = codec.encode(RunnerGreeting(schema=SCHEMA + 1, tfmon="9.9", pid=7, scena
         (b"", "has ended", 1),
         (b"nonsense\n", "message cannot be read", 2),
         (b'{"type":"Other"}\n', "message cannot be read", 2),
-        (codec.encode(Ended(exit_code=3, error="no such file", hint="name another")), "no such file · name", 3),
+        (codec.encode(Answer(exit_code=3, error="no such file", hint="name another")), "no such file · name", 3),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_a_line(line, said, code):

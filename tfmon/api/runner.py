@@ -76,7 +76,7 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
     from tfmon.api.run_base import collect_rarely, ended
     from tfmon.api.server import Server
     from tfmon.api.settings import config_path
-    from tfmon.api.sockets import Ended
+    from tfmon.api.sockets import Answer
     from tfmon.lanes import script_input
     from tfmon.model import codec
     from tfmon.recordings import library
@@ -85,7 +85,7 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         run = make()
         run.announce()
     except TfmonError as error:
-        first.sendall(codec.encode(Ended(exit_code=error.exit_code, error=error.message, hint=error.hint)))
+        first.sendall(codec.encode(Answer(error=error.message, hint=error.hint, exit_code=error.exit_code)))
         return error.exit_code
     script_input.pass_on(single=False)
     command = run.trains_command

@@ -32,29 +32,21 @@ MOST_WAITING = 2_000
 MOST_VIEWERS = 16
 FAREWELL_S = 10.0
 SLOW = ("await start", "examine", "watch gpus", "begin race", "profile lanes")
-UNANNOUNCED = ("await start", "examine", "watch gpus", "profile lanes", "repeat", "suspend", "continue", "leave")
+UNANNOUNCED = ("await start", "examine", "watch gpus", "profile lanes", "repeat")
 
 
 class Server:
-    """The viewers of a run. Thread: any. The session may be locked before the server."""
+    """The viewers of a run. Thread: any."""
 
     def __init__(self, program: Run, interrupted: Interruption) -> None:
-        self.lock = threading.Lock()
+        self.program, self._interrupted = program, interrupted
         self.viewers: list[Connection] = []
         self.lost = False
         """Whether a viewer vanished without leaving."""
         self.unreachable = ""
-        self._program, self._interrupted = program, interrupted
         self._listening: socket.socket | None = None
         self.started = Future[str]()
         """The lines of the start, or its error."""
-        self.known = program.session.keep_journal(self._take)
-
-    def _take(self, event: Event, known: Snapshot) -> None:
-        with self.lock:
-            self.known = known
-            for viewer in self.viewers:
-                viewer.add(event)
 
     def listen(self) -> None:
         """Listen for viewers, again if the socket was lost."""
@@ -86,7 +78,7 @@ class Server:
 
     def connect(self, connection: socket.socket, *, ends_run: bool = False) -> None:
         """Add a viewer. With `ends_run`, the run ends if the viewer vanishes."""
-        known = self.known
+        known = self.program.session.snapshot()
         greeting = sockets.RunnerGreeting(
             pid=os.getpid(),
             scenario=known.race.scenario,
@@ -95,35 +87,33 @@ class Server:
         )
         connection.sendall(codec.encode(greeting))
         viewer = Connection(self, connection, ends_run=ends_run)
-        with self.lock:
-            self.viewers.append(viewer)
+        self.viewers.append(viewer)
         start_thread("tfmon-viewer", viewer.read, viewer.drop)
 
-    def _disconnect(self, viewer: Connection) -> None:
-        with self.lock:
-            self.viewers.remove(viewer)
-            watched = any(other.follows for other in self.viewers)
+    def disconnect(self, viewer: Connection) -> None:
+        """Continue the run without a viewer, or end the run."""
+        self.viewers.remove(viewer)
         if viewer.suspends:
-            self._program.continue_lanes()
+            self.program.continue_lanes()
         if viewer.ends_run and not viewer.left:
-            self._end(signal.SIGHUP.name)
+            self.end(signal.SIGHUP.name)
         elif viewer.follows and not viewer.left:
             self.lost = True
-            lanes = self._program.session.snapshot().lanes
+            lanes = self.program.session.snapshot().lanes
             paused = tuple(lane.spec.name for lane in lanes if lane.phase == PAUSED)
-            if paused and not watched:
-                self._program.perform(Command("resume", paused))
+            if paused and not any(other.follows for other in self.viewers):
+                self.program.perform(Command("resume", paused))
 
     def tell(self, text: str, except_to: Connection | None = None) -> None:
         """Display a line on all viewers, except one."""
         for viewer in [*self.viewers]:
             if viewer is not except_to:
-                viewer.send(sockets.Answer(text=text))
+                viewer.send(sockets.Answer(lines=(text,)))
 
     def all_done(self) -> bool:
         """Return whether the run and all viewers have ended."""
         failed = self.started.done() and self.started.exception() is not None
-        return not self.viewers and (failed or self._program.join(0))
+        return not self.viewers and (failed or self.program.join(0))
 
     def close(self, exit_code: int, result: Sequence[str] = ()) -> None:
         """Send the end to all viewers."""
@@ -132,42 +122,26 @@ class Server:
                 os.unlink(self._listening.getsockname())  # noqa: PTH108
         leaving = [viewer for viewer in self.viewers if viewer.follows]
         for viewer in leaving:
-            viewer.send(sockets.Ended(exit_code=exit_code, result=tuple(result)))
+            viewer.send(sockets.Answer(number=sockets.END, lines=tuple(result), exit_code=exit_code))
         until_s = time.monotonic() + FAREWELL_S
         for viewer in leaving:
             viewer.over.wait(max(0.0, until_s - time.monotonic()))
 
-    def _end(self, signal_name: str) -> None:
-        if not (self.started.done() or self._program.session.snapshot().lanes):
+    def end(self, signal_name: str) -> None:
+        """End the run, for a signal to a viewer."""
+        if not (self.started.done() or self.program.session.snapshot().lanes):
             # The start would wait for a host or GPU.
             code = EXIT_INTERRUPTED if signal_name else EXIT_FINE
             for viewer in self.viewers:
                 with contextlib.suppress(OSError):
-                    viewer.socket.sendall(codec.encode(sockets.Ended(exit_code=code)))
+                    viewer.socket.sendall(codec.encode(sockets.Answer(number=sockets.END, exit_code=code)))
             os._exit(code)
         if not self._interrupted.count:  # a second call would not wait
             self._interrupted.take(signal_name)
 
-    def perform(self, command: Command) -> str:
-        """Carry out a request; raises TfmonError."""
-        match command.action:
-            case "end run":
-                self._end(command.name)
-            case "await start":
-                return self.started.result()
-            case "suspend":
-                self._program.suspend_lanes()
-            case "continue":
-                self._program.continue_lanes()
-            case "leave":
-                pass
-            case _:
-                return self._program.perform(command)
-        return ""
-
 
 class Connection:
-    """A viewer and the queue of messages. Thread: `add` with the server's lock, `read` and `_write` in threads."""
+    """A viewer and its queue of messages. Thread: any."""
 
     def __init__(self, server: Server, connection: socket.socket, *, ends_run: bool) -> None:
         self.socket, self.ends_run, self._server = connection, ends_run, server
@@ -176,24 +150,25 @@ class Connection:
         self.name = f"process {sockets.peer(connection)[0]}"
         self._active_s = time.monotonic()
         self._wake = threading.Event()
-        self._waiting: list[Event | sockets.Answer | sockets.Ended] = []
-        self._behind = True
-        """Whether a snapshot is sent next."""
+        self._lock = threading.Lock()
+        self._known: Snapshot | None = None
+        """The snapshot that a viewer needs because it began to follow, or does not read fast enough."""
+        self._waiting: list[Event | sockets.Answer] = []
 
-    def add(self, event: Event) -> None:
-        """Queue an event."""
-        if self._behind or not self.follows:
-            return
-        self._waiting.append(event)
-        if len(self._waiting) > MOST_WAITING:
-            self._waiting = [line for line in self._waiting if isinstance(line, sockets.Answer | sockets.Ended)]
-            self._behind = True
+    def _take(self, event: Event, known: Snapshot) -> None:
+        """Queue an event of the session, which is locked."""
+        with self._lock:
+            if self._known is None and len(self._waiting) < MOST_WAITING:
+                self._waiting.append(event)
+            else:
+                self._waiting = [line for line in self._waiting if isinstance(line, sockets.Answer)]
+                self._known = known
         if time.monotonic() - self._active_s < AFTER_KEY_S:
             self._wake.set()
 
-    def send(self, message: sockets.Answer | sockets.Ended) -> None:
+    def send(self, message: sockets.Answer) -> None:
         """Queue a message after the events."""
-        with self._server.lock:
+        with self._lock:
             self._waiting.append(message)
         if len(self._waiting) > 2 * MOST_WAITING:
             self.drop()
@@ -217,7 +192,7 @@ class Connection:
         finally:
             self.over.set()
             self._wake.set()
-            self._server._disconnect(self)
+            self._server.disconnect(self)
             self.socket.close()
 
     def _handle(self, command: Command) -> None:
@@ -227,42 +202,56 @@ class Connection:
                 if not self.follows:
                     self.name += f" on {codec.clean(terminal, 40)}" if terminal else ""
                     self.follows = True
-                    self._wake.set()
                     start_thread("tfmon-viewer", self._write, self.drop)
-                return
             case Command("leave"):
                 self.left = True
-            case Command("suspend" | "continue" as action):
-                self.suspends = action == "suspend"
-        if command.action in SLOW:
-            start_thread("tfmon-viewer", partial(self._answer, command), log)
-        else:
-            self._answer(command)
+            case Command("suspend"):
+                self.suspends = True
+                self._server.program.suspend_lanes()
+            case Command("continue"):
+                self.suspends = False
+                self._server.program.continue_lanes()
+            case Command("end run", name=signal_name):
+                self._server.end(signal_name)
+            case Command(action) if action in SLOW:
+                start_thread("tfmon-viewer", partial(self._answer, command), log)
+            case _:
+                self._answer(command)
 
     def _answer(self, command: Command) -> None:
-        number = command.number
+        number, server = command.number, self._server
         try:
-            answer = sockets.Answer(number=number, text=self._server.perform(command))
+            starts = command.action == "await start"
+            text = server.started.result() if starts else server.program.perform(command)
+            answer = sockets.Answer(number=number, lines=tuple(text.splitlines()))
         except TfmonError as error:
             answer = sockets.Answer(number=number, error=error.message, hint=error.hint, exit_code=error.exit_code)
         except Exception as error:  # noqa: BLE001 - the run continues after any error
             reason = f"{describe(command)} failed: {type(error).__name__}: {error}"
             answer = sockets.Answer(number=number, error=reason)
         if command.action not in UNANNOUNCED and not answer.error:
-            self._server.tell(f"{self.name}: {describe(command)}", except_to=self)
+            server.tell(f"{self.name}: {describe(command)}", except_to=self)
         self.send(answer)
 
     def _write(self) -> None:
-        with contextlib.suppress(OSError):
+        session = self._server.program.session
+        known: Snapshot | None = session.keep_journal(self._take)
+        try:
             while not self.over.is_set():
-                self._wake.wait(CALM_S)
-                self._wake.clear()
-                with self._server.lock:
-                    known = [Known(known=self._server.known)] if self._behind else []
-                    waiting, self._waiting, self._behind = self._waiting, [], False
-                self.socket.sendall(b"".join(map(codec.encode, (*known, *waiting))))
-                if any(isinstance(line, sockets.Ended) for line in waiting):
+                with self._lock:
+                    waiting, self._waiting = self._waiting, []
+                    known, self._known = self._known or known, None
+                lines = [Known(known=known), *waiting] if known is not None else waiting
+                self.socket.sendall(b"".join(map(codec.encode, lines)))
+                known = None
+                if any(isinstance(line, sockets.Answer) and line.number == sockets.END for line in waiting):
                     self.over.set()
+                self._wake.wait(0 if self.over.is_set() else CALM_S)
+                self._wake.clear()
+        except OSError:
+            pass  # the viewer is lost, and `read` ends as well
+        finally:
+            session.drop_journal(self._take)
 
 
 def describe(command: Command) -> str:

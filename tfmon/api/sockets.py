@@ -66,28 +66,27 @@ class RunnerGreeting:
         return same or word == str(self.pid) or self.name.startswith(word)
 
 
+END = -1
+"""The number of the last answer, which has the output and the exit code of the run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The text or the error of a command. Without a number, a line for all viewers."""
 
     number: int = 0
-    text: str = ""
+    lines: tuple[str, ...] = ()
     error: str = ""
     hint: str = ""
     exit_code: int = 0
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The last message of a runner."""
-
-    exit_code: int
-    error: str = ""
-    hint: str = ""
-    result: tuple[str, ...] = ()
+    @property
+    def text(self) -> str:
+        """The lines as text."""
+        return "\n".join(self.lines)
 
 
-FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Ended | Event
+FromRunner: TypeAlias = RunnerGreeting | Known | Answer | Event
 
 
 def folder(*, create: bool = False) -> Path:
@@ -155,12 +154,12 @@ def read_greeting(line: bytes) -> RunnerGreeting:
         hint = f"{LOG} in {state_folder()} may say why"
         raise TfmonError("the process that should run the race has ended", hint, exit_code=EXIT_LANE_FAILED)
     try:
-        message: RunnerGreeting | Ended = codec.read(codec.parse(line), RunnerGreeting | Ended, strict=False)
+        message: RunnerGreeting | Answer = codec.read(codec.parse(line), RunnerGreeting | Answer, strict=False)
     except CodecError as error:
         raise UsageError(
             f"the runner's message cannot be read: {error}", "it runs another version of tfmon"
         ) from None
-    if isinstance(message, Ended):
+    if isinstance(message, Answer):
         raise TfmonError(message.error, message.hint, exit_code=message.exit_code)
     return message
 

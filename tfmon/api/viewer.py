@@ -56,7 +56,7 @@ class Viewer(Run, Source):
         self._ahead_ns = 0
         self.greeting: sockets.RunnerGreeting | None = None
         self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
-        self.ended: sockets.Ended | None = None
+        self.ended: sockets.Answer | None = None
         self.start_lines: list[str] = []
         self.over = threading.Event()
         self.tell: Tell = lambda _text: None
@@ -121,12 +121,12 @@ class Viewer(Run, Source):
         if isinstance(message, Known):
             self.session.restore(message.known)
         elif isinstance(message, sockets.Answer):
-            if message.number in self._answers:
+            if message.number == sockets.END:
+                self.ended = message
+            elif message.number in self._answers:
                 self._answers.pop(message.number).set_result(message)
             elif text := message.error or ("" if message.number else message.text):
                 self.tell(text)
-        elif isinstance(message, sockets.Ended):
-            self.ended = message
         elif isinstance(message, HostSample) and self.counted and not message.host:
             self.session.accept(self._with_viewer(message))
         elif isinstance(message, Event):
@@ -142,7 +142,7 @@ class Viewer(Run, Source):
     def _lose(self, reason: str) -> None:
         self.died = self.ended is None and not self.left
         self.over.set()
-        answer = sockets.Answer(number=0, error=reason or self.lost_error().message)
+        answer = sockets.Answer(error=reason or self.lost_error().message)
         while self._answers:
             self._answers.popitem()[1].set_result(answer)
         if self.died or not (self._ending or self.left):
@@ -226,7 +226,7 @@ class Viewer(Run, Source):
             scenario, name = self.snapshot().race.scenario, self.name
             text = f"{scenario} runs in the background: tfmon attach {name} shows it, and with --end it ends"
             return text, EXIT_FINE
-        result = "\n".join(self.ended.result)
+        result = self.ended.text
         return json.loads(result) if as_json and result else result, self.ended.exit_code
 
     def go_on_alone(self) -> bool:

@@ -210,6 +210,11 @@ class Session:
             self._journals = (*self._journals, journal)
             return self._snapshot(self._clock_ns())
 
+    def drop_journal(self, journal: Journal) -> None:
+        """Pass no more events to a journal."""
+        with self._lock:
+            self._journals = tuple(kept for kept in self._journals if kept != journal)
+
     def restore(self, known: Snapshot) -> None:
         """Replace the state."""
         with self._lock:
