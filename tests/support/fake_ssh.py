@@ -6,7 +6,8 @@ FAKE_SSH in the environment says how it behaves, as a JSON object:
 `notice`: printed on stderr first. `banner`: printed by the login shell first.
 `home`, `path`, `environment`: HOME, PATH and more variables there.
 `halves`: bytes come three at a time. `log`: a file that gets the arguments.
-`cut`: a file with which the link ends.
+`cut`: a file with which the link ends. `link`: a file that describes the link while it exists, as a JSON object:
+`delay_s` in each direction, `bytes_per_s`, and `hole`: what is sent is lost, and neither side sees an end.
 `hosts`: the same for single hosts, by name.
 """
 
@@ -16,6 +17,8 @@ import select
 import subprocess
 import sys
 import threading
+import time
+from collections import deque
 from pathlib import Path
 
 
@@ -41,7 +44,7 @@ def main() -> None:
         print(behaviour["notice"], file=sys.stderr, flush=True)
     if "banner" in behaviour:
         os.write(1, behaviour["banner"].encode())
-    if not {"halves", "cut"} & set(behaviour):
+    if not {"halves", "cut", "link"} & set(behaviour):
         os.execve("/bin/sh", ["sh", "-c", login], environment)
     pipe = subprocess.PIPE
     shell_words = ["/bin/sh", "-c", login]
@@ -53,21 +56,41 @@ def main() -> None:
 
 
 def carry(source: int, target: int, behaviour: dict) -> None:
-    halves, cut = behaviour.get("halves"), behaviour.get("cut")
+    halves, cut, held = behaviour.get("halves"), behaviour.get("cut"), False
+    on_their_way: deque[tuple[float, bytes]] = deque()
+    free_s = 0.0
     while True:
         if cut and Path(cut).exists():
             os._exit(255)
-        if not select.select([source], [], [], 0.02)[0]:
-            continue
-        chunk = os.read(source, 4096)
-        if not chunk:
-            os.close(target)
-            return
-        try:
-            while chunk:
-                chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
-        except OSError:
-            return
+        link = describe(behaviour)
+        if link.get("hole") and not held:
+            held = True  # longer than this process
+            subprocess.Popen(["sleep", "20"], pass_fds=(source, target), start_new_session=True)
+        crowded = free_s > time.monotonic() + 1.0
+        if not crowded and select.select([source], [], [], 0.005 if on_their_way else 0.02)[0]:
+            chunk = os.read(source, 4096)
+            free_s = max(free_s, time.monotonic()) + len(chunk) / link.get("bytes_per_s", float("inf"))
+            if not link.get("hole"):
+                on_their_way.append((free_s + link.get("delay_s", 0), chunk))
+        elif crowded:
+            time.sleep(0.005)
+        while on_their_way and on_their_way[0][0] <= time.monotonic():
+            _, chunk = on_their_way.popleft()
+            if not chunk:
+                os.close(target)
+                return
+            try:
+                while chunk:
+                    chunk = chunk[os.write(target, chunk[: 3 if halves else len(chunk)]) :]
+            except OSError:
+                return
+
+
+def describe(behaviour: dict) -> dict:
+    try:
+        return json.loads(Path(behaviour["link"]).read_text())
+    except (KeyError, FileNotFoundError):
+        return {}
 
 
 if __name__ == "__main__":

@@ -203,14 +203,24 @@ def _history(result: RaceResult) -> Table | None:
 
 def _method(result: RaceResult) -> Iterator[str]:
     verdict, lanes = result.verdict, result.lanes
+    machines = {result.machine_of(lane).boot or lane.host for lane in lanes}
     if len(lanes) > 1 and result.mode == TURNS:
         rounds = f"{units.several(result.rounds, 'round')} since a knob or the mode last changed"
-        how = "the lanes took turns: one trained at a time, in slices"
+        if len(machines) == 1:
+            how = "the lanes took turns: one trained at a time, in slices"
+        elif len(machines) == len(lanes):
+            how = "each lane had its own machine: in every round all trained at the same time, for one slice each"
+        else:
+            how = "the lanes of each machine took turns, in slices; the machines trained at the same time"
         yield f"{how}, {rounds}; the ratio is taken round by round"
         if any(lane.gpu_busy_pct is not None for lane in lanes):
             yield "GPU busy is over the whole race, other lanes' slices included; CPU is over a lane's own"
-    elif len(lanes) > 1:
+    elif len(lanes) > len(machines) > 1:
+        yield "all lanes trained at once; lanes of one machine shared its cores, so their figures are contended"
+    elif len(machines) == 1 < len(lanes):
         yield "all lanes trained at once and shared the cores: their figures are contended"
+    elif len(lanes) > 1:
+        yield "all lanes trained at once, each on its own machine"
     yield from (f"{lane.label}: {lane.measured_text}" for lane in lanes if lane.windows)
     if verdict.ratio and verdict.ratio_ci95 and verdict.interval_kind and not result.is_series:
         yield (

@@ -6,7 +6,7 @@ that it trains are in proportion to the batch size then.
 FAILS_AT: the width at which it runs out of memory. FASTER: by what factor settings make it faster, such as
 "prefetch=auto:1.5 cache=True:0.5 devices=2:1.7". WAITS: the share of time that it says it waits for its input.
 DIES: a setting under which it kills itself when it begins to train, such as "batch_size=64". STOPPED: how many
-times as long a window takes that was interrupted, and says so.
+times as long a window takes that was interrupted, and says so. WINDOW_S: the length of a window.
 """
 
 import os
@@ -37,7 +37,7 @@ from tfmon.model.requests import Assign, Pause, Run, RunSlice, SetKnob, Stop
 from tfmon.system.lane_pipes import differences
 from tfmon.trainer.channel import Mailbox, Reporter, exit_now, start_inbox
 
-WINDOW_S = 0.01
+WINDOW_S = float(os.environ.get("WINDOW_S", 0.01))
 STEPS = 10
 STOPPED = float(os.environ.get("STOPPED", 20))
 """A window that took longer than this number of windows was interrupted."""

@@ -50,6 +50,8 @@ class HostedLane(LocalProcess):
         if payload["path_first"]:
             python_folder = str(Path(sys.executable).parent)
             environment.setdefault("PATH", python_folder + os.pathsep + os.environ.get("PATH", os.defpath))
+        if not plan.argv:  # TensorFlow's files of a killed lane are removed with the agent's folder
+            environment.setdefault("TMPDIR", str(BOOTSTRAP.parents[2]))
         if file := payload.get("file"):
             path = Path(file[0])
             path.parent.mkdir(parents=True, exist_ok=True)
