@@ -86,7 +86,7 @@ def plain(value: object, *, whole: bool = True) -> Any:
         if keys <= {str}:
             return {**value} if _unchanged(value.values()) else {key: convert(item) for key, item in parts}
         if keys <= _UNCHANGED and _unchanged(value.values()):
-            return [*parts]
+            return [*map(list, parts)]
         return [[convert(key), convert(item)] for key, item in parts]
     if isinstance(value, tuple | list):
         return [*value] if _unchanged(value) else [*map(convert, value)]
