@@ -98,12 +98,12 @@ def test_what_all_lanes_share_is_said_once_and_a_default_not_at_all():
 def test_mode_slice_length_and_limits_are_those_of_the_race(again):
     snapshot, plan = race_of("small-dense", {}, {"batch_size": 8}, mode="concurrent")
     snapshot = replace(snapshot, race=replace(snapshot.race, seconds=12.5, until_ci=0.05))
-    found = again(command_line(snapshot, replace(plan, slice_s=1.25)))
-    assert (found.race.mode, found.slice_s, found.seconds) == ("concurrent", 1.25, 12.5)
+    found = again(command_line(snapshot, replace(plan, race=replace(plan.race, slice_s=1.25))))
+    assert (found.race.mode, found.race.slice_s, found.race.seconds) == ("concurrent", 1.25, 12.5)
     snapshot, plan = race_of("small-dense", {}, {"batch_size": 8})
     snapshot = replace(snapshot, race=replace(snapshot.race, steps=300, until_ci=0.05))
     line = command_line(snapshot, plan)
-    assert again(line).steps == 300 and "--until-ci 5%" in line and "--mode" not in line
+    assert again(line).race.steps == 300 and "--until-ci 5%" in line and "--mode" not in line
 
 
 def test_a_scenario_of_the_users_own_is_named_by_its_path(again, tmp_path, monkeypatch):

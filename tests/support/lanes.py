@@ -79,7 +79,8 @@ class RacingGroup(LaneGroup):
         scenario: str = "fake",
         environment: dict[str, dict[str, str]] | None = None,
         python: str = sys.executable,
-        **more,
+        command: tuple[str, ...] = (),
+        **race,
     ) -> RacePlan:
         parsed = [parse_lane(text, KNOBS) for text in lanes]
         specs = name_lanes([replace(one, device="gpu:0") if one.device == ANY_GPU else one for one in parsed])
@@ -92,8 +93,8 @@ class RacingGroup(LaneGroup):
             )
             for spec in specs
         )
-        race = Race(scenario=scenario, mode=mode, knobs=KNOBS)
-        return RacePlan(race, Path(f"{scenario}.py"), plans, Path(python), **{"slice_s": 0.05, **more})
+        planned = Race(**{"scenario": scenario, "mode": mode, "knobs": KNOBS, "slice_s": 0.05, **race})
+        return RacePlan(planned, Path(f"{scenario}.py"), plans, Path(python), command)
 
     def lane(self, name: str):
         return self.session.snapshot().lane(name)

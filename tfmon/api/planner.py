@@ -122,9 +122,6 @@ def plan_race(
         lanes=tuple(lanes),
         python=race_options.interpreter,
         command=info.command,
-        steps=race_options.steps,
-        slice_s=race_options.slice_s,
-        seconds=race_options.seconds,
         grace_s=LimitOptions.of_user().grace,
     )
     return plan, no_gpu

@@ -80,8 +80,8 @@ def _scenario(name: str, path: Path | None) -> str:
 
 def _of_plan(plan: RacePlan) -> list[str]:
     argv = []
-    if plan.slice_s != resolve("slice").value:
-        argv += ["--slice", f"{plan.slice_s:.12g}"]
+    if plan.race.slice_s not in (None, resolve("slice").value):
+        argv += ["--slice", f"{plan.race.slice_s:.12g}"]
     usual = shutil.which(str(resolve("python").value or sys.executable))
     if not plan.command and usual is not None and plan.python != Path(usual).absolute():
         argv += ["--python", str(plan.python)]

@@ -24,7 +24,7 @@ from tfmon.lanes.plan import (
     process_plan,
     started,
 )
-from tfmon.lanes.scheduler import Scheduler
+from tfmon.lanes.scheduler import SLICE_S, Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.event_base import Event
 from tfmon.model.events import (
@@ -94,7 +94,7 @@ class LaneGroup:
             self._session.begin(plan.race, [lane.spec for lane in plan.lanes], digest(plan.scenario))
             known = self._session.snapshot()
             machines = {lane.spec.name: known.machine_key(lane) for lane in known.lanes}
-            self.scheduler.begin(list(self._settings), plan.race.mode, plan.slice_s, machines)
+            self.scheduler.begin(list(self._settings), plan.race.mode, plan.race.slice_s or SLICE_S, machines)
             self._start(plan, plan.lanes)
 
     def race(self, scenario: str) -> None:
@@ -301,7 +301,7 @@ class LaneGroup:
                 again = []
                 for lane in (lane for lane in plan.lanes if lane.spec.name in names):
                     measured = known.lane(lane.spec.name).totals.measured_steps if renewed else 0
-                    steps = None if plan.steps is None else max(1, plan.steps - measured)
+                    steps = None if plan.race.steps is None else max(1, plan.race.steps - measured)
                     again.append(replace(lane, settings=dict(self._settings[lane.spec.name]), steps=steps))
                 self._start(plan, again, renewed=renewed)
 
@@ -430,8 +430,8 @@ class LaneGroup:
     def _start_clock(self) -> None:
         self._session.start_clock(time.monotonic_ns())
         plan = self._plan
-        if plan is not None and plan.seconds is not None:
-            self.suspension.call_after(plan.seconds, lambda: self.finish(plan))
+        if plan is not None and plan.race.seconds is not None:
+            self.suspension.call_after(plan.race.seconds, lambda: self.finish(plan))
 
     def _record_suspension(self, since_ns: int, until_ns: int, lasted_s: float) -> None:
         with self._lock:

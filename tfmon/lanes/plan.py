@@ -47,9 +47,6 @@ class RacePlan:
     lanes: tuple[LanePlan, ...]
     python: Path
     command: tuple[str, ...] = ()
-    steps: int | None = None
-    slice_s: float = 0.5
-    seconds: float | None = None
     grace_s: float = 30.0
 
 
@@ -120,7 +117,7 @@ def assignment(lane: LanePlan, plan: RacePlan) -> Assign:
         device=lane.spec.kind,
         devices=lane.spec.devices,
         settings=lane.settings,
-        steps=lane.steps or plan.steps,
+        steps=lane.steps or plan.race.steps,
     )
 
 

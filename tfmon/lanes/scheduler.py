@@ -12,6 +12,7 @@ from tfmon.model.race import TURNS, interleaved
 from tfmon.model.requests import Pause, Request, Run, RunSlice
 from tfmon.model.session import Session
 
+SLICE_S = 0.5
 SHARE = 0.05
 """Least share of the longest slice: it lowers the error of a lane of short steps."""
 HUNG_EVERY = 32
@@ -43,7 +44,7 @@ class Scheduler:
     clock_ns: Callable[[], int] = time.monotonic_ns
 
     def __post_init__(self) -> None:
-        self.begin((), TURNS, 0.5)
+        self.begin((), TURNS, SLICE_S)
 
     def begin(
         self, lanes: Sequence[str], mode: str, slice_s: float, machines: Mapping[str, str] | None = None
