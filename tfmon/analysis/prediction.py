@@ -176,7 +176,8 @@ def _seconds_to_verdict(snapshot: Snapshot, lanes: Sequence[LaneState]) -> float
             return None
         took_s = (lane.points[-1].span_ns / 1e9 if lane.points else 0 for lane in lanes)
         pace_s = sum(max(snapshot.race.slice_s, slice_took_s) for slice_took_s in took_s)
-    ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == max(complete, default=0)]
+    latest = max(complete, default=0)
+    ends = [part.at_ns for lane in lanes for part in lane.slices if part.round == latest]
     begun_ns = max(ends, default=snapshot.race.started_ns or snapshot.at_ns)
     spent_s = min(pace_s, max(0, snapshot.at_ns - begun_ns) / 1e9)
     return max(0, least_rounds(snapshot.race) - len(complete)) * pace_s - spent_s

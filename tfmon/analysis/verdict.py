@@ -174,11 +174,15 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     if phases := verdict_notes.unlike_phases(lanes):
         return Verdict(answer=f"{no_verdict}: {phases}")
     running, at_least = prediction.unfinished(lanes, snapshot.at_ns)
-    short = "" if any(lane.over for lane in lanes) else prediction.waiting(snapshot, lanes, running)
+
+    def unknown(answer: str, at_least: float | None = None) -> Verdict:
+        short = "" if any(lane.over for lane in lanes) else prediction.waiting(snapshot, lanes, running)
+        return Verdict(answer=answer, short=short, at_least=at_least)
+
     if any(lane.steady.examples_per_s is None for lane in lanes):
         waiting = any(not lane.over for lane in lanes)
         nothing = "no verdict yet: the lanes are getting ready" if waiting else "no verdict: nothing was measured"
-        return Verdict(answer=running or nothing, short=short, at_least=at_least)
+        return unknown(running or nothing, at_least)
     together, known = race.mode == CONCURRENT, [throughputs[lane.spec.name] for lane in lanes]
     length_ns, stretches = concurrent_slices([lane.measurements for lane in lanes]) if together else (0, [])
     if together:
@@ -189,15 +193,13 @@ def _compared(snapshot: Snapshot, lanes: Sequence[LaneState], throughputs: Mappi
     if together:
         trained_s, least_s = (count * length_ns / 1e9 for count in (len(stretches[0]), least))
         more = f"; stopped {least_s - trained_s:.0f} s before a verdict" if stopped and trained_s < least_s else ""
-        answer = f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}"
-        return Verdict(answer=answer, short=short)
+        return unknown(f"{no_verdict}: all trained at the same time for {trained_s:.0f} of {least_s:.0f} s{more}")
     rounds = len(prediction.rounds_of(lanes))
     if rounds >= least:
-        return Verdict(answer=f"{no_verdict}: the {rounds} rounds so far scatter too much", short=short)
+        return unknown(f"{no_verdict}: the {rounds} rounds so far scatter too much")
     more = prediction.more_rounds(snapshot, lanes, least - rounds) if stopped else ""
     phase = " in the same phase of the script" if any(len(lane.script.places) > 1 for lane in lanes) else ""
-    answer = (running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more
-    return Verdict(answer=answer, short=short)
+    return unknown((running or f"{no_verdict}: measured {rounds} of {least} rounds{phase}") + more)
 
 
 def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
@@ -212,9 +214,13 @@ def _judged(snapshot: Snapshot, compared: Compared) -> Verdict | None:
         return math.exp(throughput.center.value) if throughput.center else state.steady.examples_per_s or 0.0
 
     by_name = {lane.spec.name: throughput for lane, throughput in compared}
+    known_pairs: dict[tuple[str, str], Sequence[Pair]] = {}
 
     def pairs_of(lane: LaneState, other: LaneState) -> Sequence[Pair]:
-        return statistics.pairs_of(by_name[lane.spec.name].slices, by_name[other.spec.name].slices)
+        names = lane.spec.name, other.spec.name
+        if names not in known_pairs:
+            known_pairs[names] = statistics.pairs_of(*(by_name[name].slices for name in names))
+        return known_pairs[names]
 
     def compared_with(lane: LaneState, other: LaneState) -> LogRatio | None:
         pairs = pairs_of(lane, other)

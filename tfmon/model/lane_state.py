@@ -33,7 +33,7 @@ from tfmon.model.profile import Profile
 from tfmon.model.readings import Missing, Reading
 from tfmon.model.spec import LaneSpec, short_title, title
 from tfmon.model.speed import SpeedWatch
-from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, StatePart, WindowSums
+from tfmon.model.windows import LaneWindow, Measurements, SliceSpeed, StatePart, WindowSums, sums_of
 
 DONE, FAILED, ABSENT = "done", "failed", "absent"
 PHASES = (
@@ -385,15 +385,15 @@ class LaneState(StatePart):
         return runs_s if runs_s >= max(LEAST_STILL_S, TIMES_LONGEST * middle_ns(longest_ns) / 1e9) else None
 
     def recent(self) -> WindowSums:
-        """Return the sums of the last 5 s, or of an ended lane's steady state."""
+        """Return the sums of the last 5 s without a histogram, or of an ended lane's steady state."""
         if self.over:
             return self.steady
         changed_ns = self.changes.marks[-1].at_ns if self.changes.marks else 0
         since_ns = self.points[-1].at_ns - RECENT_NS if self.points else 0
-        sums = WindowSums()
+        steady: list[LaneWindow] = []
         for point in reversed(self.points):
-            if point.since_ns < changed_ns or (point.since_ns < since_ns and sums.windows):
+            if point.since_ns < changed_ns or (point.since_ns < since_ns and steady):
                 break
             if point.steady:
-                sums = sums.added(point)
-        return sums
+                steady.append(point)
+        return sums_of(steady)

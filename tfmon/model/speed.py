@@ -15,9 +15,9 @@ Both the mean and the median step time are tested: other programs hardly change 
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from itertools import accumulate
 
 from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.lane_events import Window, quantile_ns
@@ -129,7 +129,7 @@ class SpeedWatch(StatePart):
             self.recent = self.recent[1:]
         if len(self.known) > MOST_KNOWN:
             self.known, self.every = self.known[::2], 2 * self.every
-        series = zip(*(block.logs for block in self.blocks), strict=True)
+        series = zip(*((block.span_ns / block.steps, block.median_ns) for block in self.blocks), strict=True)
         indexes = (_changed_at(times, len(self.known), self.count) for times in series)
         index = next((index for index in indexes if index is not None), None)
         if index is not None:
@@ -162,26 +162,32 @@ class SpeedWatch(StatePart):
 
 def _changed_at(times: Sequence[float], earliest: int, looks: int) -> int | None:
     """Return the index of the first block at another speed."""
-    count, difference = len(times), 0
+    count = len(times)
     if count < 2 * LEAST_SIDE:
         return None
-    differences = [0]
     ordered = sorted(times)
-    for time in times:  # slower blocks minus faster blocks
-        difference += count - bisect_right(ordered, time) - bisect_left(ordered, time)
-        differences.append(difference)
-    first = max(
-        range(max(earliest, 1), count), key=lambda index: differences[index] ** 2 / (index * (count - index))
-    )
-    sign = 1 if differences[first] > 0 else -1
-    if not (LEAST_SIDE if sign > 0 else LEAST_BLOCKS) <= first <= count - LEAST_SIDE:
+    slower_from = {time: index for index, time in enumerate(ordered, 1)}
+    faster = dict(zip(reversed(ordered), reversed(range(count)), strict=True))
+    # Slower blocks minus faster blocks.
+    differences = [*accumulate((count - slower_from[time] - faster[time] for time in times), initial=0)]
+    least = max(earliest, 1)
+    scores = [differences[index] ** 2 / (index * (count - index)) for index in range(least, count)]
+    first = least + scores.index(max(scores))
+    becomes_slower = differences[first] > 0
+    if not (LEAST_SIDE if becomes_slower else LEAST_BLOCKS) <= first <= count - LEAST_SIDE:
         return None
     margin = max(LEAST_MARGIN, MARGIN / (count - first))
-    before, later = [sign * time_ for time_ in times[:first]], [sign * time_ - margin for time_ in times[first:]]
+    before, later = times[:first], times[first:]
     # `statistics` is not imported: a script that loads this module may have its own module of that name.
-    if sorted(later)[(len(later) - 1) // 2] <= sorted(before)[int(SCATTER * first)]:
+    middle = sorted(later, reverse=not becomes_slower)[(len(later) - 1) // 2]
+    limit = sorted(before, reverse=not becomes_slower)[int(SCATTER * first)]
+    change = math.log(middle / limit)
+    if (change if becomes_slower else -change) <= margin:
         return None
-    limit = sorted([*before, *later])[first - 1]
-    slow = sum(time_ > limit for time_ in before)
+    sign = 1 if becomes_slower else -1
+    before_logs = [sign * math.log(time) for time in before]
+    later_logs = [sign * math.log(time) - margin for time in later]
+    slowest = sorted([*before_logs, *later_logs])[first - 1]
+    slow = sum(time > slowest for time in before_logs)
     ways = sum(math.comb(first, count) * math.comb(len(later), count) for count in range(slow + 1))
     return first if ways / math.comb(count, first) < CHANCE / looks**2 else None

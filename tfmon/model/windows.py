@@ -102,6 +102,14 @@ class WindowSums:
 
 _SUMS = tuple(field_.name for field_ in fields(WindowSums) if field_.default == 0)
 _sums_of: Callable[[Window | WindowSums], tuple[int, ...]] = attrgetter(*_SUMS)
+
+
+def sums_of(windows: Iterable[WindowSums]) -> WindowSums:
+    """Return the sums over windows, without a histogram."""
+    columns = zip(*map(_sums_of, windows), strict=True)
+    return WindowSums(**dict(zip(_SUMS, map(sum, columns), strict=False)), sampled_copy_ns=None, histogram={})
+
+
 _COPIED = (*_SUMS, "sampled_copy_ns", "histogram", "at_ns", "marks", "round", "loss")
 _copied_of: Callable[[Window], tuple[Any, ...]] = attrgetter(*_COPIED)
 
@@ -291,7 +299,7 @@ class SliceSpeed:
     @property
     def log(self) -> float:
         """Logarithm of `examples_per_s`, for a slice with examples."""
-        return math.log(self.examples_per_s)
+        return math.log(self.examples / self.span_ns * 1e9)
 
     def added(self, window: LaneWindow, sign: int = 1) -> SliceSpeed:
         """Return the slice with or without a window."""

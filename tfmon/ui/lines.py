@@ -51,8 +51,23 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
         for lane in range(4)
     )
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._styles: dict[str, Style] = {}
+
+    def notify_style_update(self) -> None:
+        """Forget the styles of another theme."""
+        super().notify_style_update()
+        self._styles = {}
+
     def style_of(self, name: str) -> Style:
         """Return a style such as "lane0.strong" or "strong@help" (a link)."""
+        style = self._styles.get(name)
+        if style is None:
+            style = self._styles[name] = self._made_style(name)
+        return style
+
+    def _made_style(self, name: str) -> Style:
         style_name, _, action = name.partition(LINK)
         base, _, variant = style_name.partition(".")
         component = f"row--{base}-faint" if variant == "faint" else f"row--{base}"

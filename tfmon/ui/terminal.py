@@ -9,6 +9,7 @@ import os
 import re
 import select
 import sys
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from rich.cells import cell_len
@@ -59,7 +60,8 @@ class ShownCells:
     """The cells on the terminal. Textual 8.2 writes rows from the left edge of the widget."""
 
     def __init__(self) -> None:
-        self._rows: dict[int, list[tuple[str, str] | None]] = {}
+        self._rows: dict[int, tuple[list[str], list[str]]] = {}
+        """The characters and the styles of each row; a character is empty if it is unknown."""
 
     def update(self, frame: str) -> str:
         """Return the part of a frame that changes cells."""
@@ -71,25 +73,30 @@ class ShownCells:
             elif not text:
                 style = "" if codes == "0" else codes
             else:
-                for start, end in self._changed(x, y, text, style):
+                size = cell_len(text)
+                for start, end in self._changed(x, y, text, style, size):
                     move = f"\x1b[{y};{x + start}H" if cursor != (x + start, y) else ""
                     written += move, _codes(pen, style), text[start:end]
                     pen, cursor = style, (x + end, y)
-                x += cell_len(text)
+                x += size
         return "".join([*written, _codes(pen, ""), f"\x1b[{y};{x}H" if cursor != (x, y) else ""])
 
-    def _changed(self, x: int, y: int, text: str, style: str) -> list[tuple[int, int]]:
+    def _changed(self, x: int, y: int, text: str, style: str, size: int) -> Sequence[tuple[int, int]]:
         """Store a text, and return the ranges that differ."""
-        shown, size = self._rows.setdefault(y, []), cell_len(text)
-        shown += [None] * (x + size - len(shown))
+        characters, styles = self._rows.setdefault(y, ([], []))
+        missing = x + size - len(styles)
+        characters += [""] * missing
+        styles += [""] * missing
+        part = slice(x, x + size)
         if size != len(text):  # wide characters are always written
-            shown[x : x + size] = [None] * size
-            return [(0, len(text))]
-        before, cells = shown[x : x + size], [(character, style) for character in text]
-        if before == cells:
-            return []
-        shown[x : x + size] = cells
-        changes = "".join([" " if old == new else "x" for old, new in zip(before, cells, strict=True)])
+            characters[part] = [""] * size
+            return ((0, len(text)),)
+        before, styles_before, now = characters[part], styles[part], [*text]
+        if before == now and styles_before == [style] * size:
+            return ()
+        characters[part], styles[part] = now, [style] * size
+        cells = zip(before, styles_before, now, strict=True)
+        changes = "".join([" " if old == new and styled == style else "x" for old, styled, new in cells])
         return [run.span() for run in _CHANGED.finditer(changes)]
 
 

@@ -153,9 +153,10 @@ def columns(parts: Iterable[tuple[float, float, float]], axis: TimeAxis) -> Valu
     sums = [0.0] * total
     covered = [0.0] * total
     for since_ns, until_ns, value in parts:
-        begin, end = (since_ns - start_ns) / unit_ns, (until_ns - start_ns) / unit_ns
-        for index in range(max(0, int(begin)), min(total, int(end) + 1)):
-            share = min(end, index + 1) - max(begin, index)
+        begin, end = max(0.0, (since_ns - start_ns) / unit_ns), min(total, (until_ns - start_ns) / unit_ns)
+        first, last = int(begin), min(total - 1, int(end))
+        for index in range(first, last + 1):
+            share = (end if index == last else index + 1) - (begin if index == first else index)
             if share > 0:
                 sums[index] += value * share
                 covered[index] += share
