@@ -1,5 +1,6 @@
 """`tfmon try` on real processes: the answers, and a folder of which not one byte changes."""
 
+import contextlib
 import difflib
 import json
 import re
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from support.slow import slow_except
+from support.terminal import Terminal
 from support.views import REFUSED, Runner, content
 
 from tfmon.model.folder_views import COPY, OVERLAY
@@ -90,6 +92,15 @@ def test_whole_runs_of_both_sides_alternate(runner):
     assert run_factor["pairs"] == 2
     assert run_factor["low"] < run_s[0] / run_s[1] < run_factor["high"]
     assert run_s[0] > 3.0
+
+
+def test_the_screen_displays_whole_runs_and_the_answer(folder):
+    write(folder, FASTER)
+    words = ("--slice", "0.2", "--runs", "1", "--", sys.executable, "train.py")
+    with contextlib.closing(Terminal("try", "fix.patch", *words, folder=folder)) as terminal:
+        terminal.wait_for(lambda shown: "run 1 of 2 by itself" in shown)
+        terminal.wait_for(lambda shown: "keep: its steps are " in shown)
+        assert "whole run " in terminal.leave(0)
 
 
 @pytest.mark.parametrize(

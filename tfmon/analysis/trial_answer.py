@@ -228,9 +228,11 @@ def judge_trial(
             return _failed(trial, failed, changed=bool(changed))
     training = compare_training(first, second, lengths, again)
     trial = replace(trial, same_training=training.same, training=training.text)
+    text = _speed_text(trial)
     if training.same is False:
-        return _answered(trial, REFUSE, f"it trains something else: {training.text}")
-    trial = _judge_speed(trial, analysis)
+        speed = f" ({text})" if text else ""
+        return _answered(trial, REFUSE, f"it trains something else: {training.text}{speed}")
+    trial = _judge_speed(trial, analysis, text)
     if trial.answer == KEEP and training.same is None and training.differs:
         faster = trial.text.removeprefix(f"{KEEP}: ").partition(";")[0]
         reason = f"it is faster, but may train something else: {training.text} ({faster})"
@@ -285,15 +287,26 @@ def _steps_factor(analysis: Analysis) -> Estimate | None:
     return rank.ratio.inverse
 
 
-def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
+def _speed_text(trial: Trial) -> str:
+    factors = (
+        _factor_text("its steps are", trial.steps_factor),
+        _factor_text("its whole run is", trial.run_factor),
+    )
+    return " and ".join(filter(None, (*factors, _once_text(trial))))
+
+
+def _once_text(trial: Trial) -> str:
+    took = [units.duration(seconds) for seconds in trial.run_s if seconds is not None]
+    single = trial.run_factor is None and len(took) == 2
+    return f"its whole run, once, took {took[1]} instead of {took[0]}" if single else ""
+
+
+def _judge_speed(trial: Trial, analysis: Analysis, text: str) -> Trial:
     margin = analysis.snapshot.race.margin
     steps, run = trial.steps_factor, trial.run_factor
-    kind = _kind(steps, margin)
-    kinds = "" if _contradicted(kind, trial) else kind, _kind(run, margin)
-    factors = (_factor_text("its steps are", steps), _factor_text("its whole run is", run))
-    took = [units.duration(seconds) for seconds in trial.run_s if seconds is not None]
-    once = f"its whole run, once, took {took[1]} instead of {took[0]}" if run is None and len(took) == 2 else ""
-    text = " and ".join(filter(None, (*factors, once)))
+    kinds = _kind(steps, margin), _kind(run, margin)
+    if _contradicted(*kinds, trial):
+        kinds = "", kinds[1]
     same = f"it trains the same ({trial.training})" if trial.same_training else trial.training
     match kinds:
         case ("faster", "slower") | ("slower", "faster"):
@@ -313,26 +326,28 @@ def _judge_speed(trial: Trial, analysis: Analysis) -> Trial:
         left_s = runs * sum(filter(None, trial.run_s)) if runs <= MOST_RUNS else None
         longer = f"with --runs {runs}"
     more = f"{f'about {units.about(left_s)} {longer}' if left_s else 'a longer training'} would settle it"
-    if once:
-        more = "more runs of each side would settle it (--runs, without a screen)"
+    if _once_text(trial):
+        more = "more runs of each side would settle it (--runs)"
     return replace(_answered(trial, NOT_YET, "; ".join(filter(None, (text, more)))), left_s=left_s)
 
 
-def _contradicted(steps: str, trial: Trial) -> bool:
-    """Return whether the times of single runs contradict the speed of the steps."""
-    factor = _once(trial)
+def _contradicted(steps: str, run: str, trial: Trial) -> bool:
+    """Return whether whole runs, which do not decide, contradict the speed of the steps."""
+    factor = _run_speed(trial)
     faster = factor > 1 + NO_GAIN if steps == "slower" else 1 / factor > 1 + NO_GAIN
-    return trial.run_factor is None and steps in ("slower", "faster") and faster
+    return run in ("", "unclear") and steps in ("slower", "faster") and faster
 
 
 def _gain_left(trial: Trial) -> float:
     if trial.run_factor is not None:
         return trial.run_factor.high - 1
-    return max(_once(trial), 1 / _once(trial)) - 1
+    return max(_run_speed(trial), 1 / _run_speed(trial)) - 1
 
 
-def _once(trial: Trial) -> float:
-    """Return the speed of a single run with the change over the speed without, or 1."""
+def _run_speed(trial: Trial) -> float:
+    """Return the speed of whole runs with the change over the speed without, or 1."""
+    if trial.run_factor is not None:
+        return trial.run_factor.value
     unchanged_s, changed_s = trial.run_s
     return unchanged_s / changed_s if unchanged_s and changed_s else 1.0
 

@@ -15,9 +15,10 @@ from tfmon.analysis.trial_answer import Trial, ended, judge_trial
 from tfmon.api.options import Purpose, RaceOptions
 from tfmon.api.profiling import TIMES
 from tfmon.api.program import Program
-from tfmon.api.run_base import run_until_over, say
+from tfmon.api.run_base import say
 from tfmon.errors import TfmonError, UsageError
 from tfmon.lanes.plan import RacePlan
+from tfmon.lanes.suspend import Suspender
 from tfmon.model.folder_views import COPY, IN_PLACE
 from tfmon.model.lane_events import Progressed
 from tfmon.model.lane_state import ABSENT, FAILED, LaneState, Trouble
@@ -122,10 +123,13 @@ class ProfileProgram(Program):
 
 
 class TrialProgram(Program):
-    """A race of two lanes of one script, which ends when both have ended, or one fails."""
+    """A race of two lanes of one script, which ends when both have ended, or one fails.
 
-    def __init__(self, race_options: RaceOptions, purpose: Purpose, runs: int | None = None) -> None:
-        """`runs` is how often each side then runs by itself; `None`: only the race counts."""
+    Then each side runs by itself, if that can change the answer.
+    """
+
+    def __init__(self, race_options: RaceOptions, purpose: Purpose, runs: int) -> None:
+        """`runs` is how often each side runs by itself."""
         super().__init__(race_options, purpose)
         assert purpose.change is not None, "a try without a change"
         self._runs = runs
@@ -134,6 +138,11 @@ class TrialProgram(Program):
         self._first_over: set[str] = set()
         self.again: tuple[list[LaneState], list[LaneState]] = [], []
         """Further runs of each side."""
+        self._sides: list[int] | None = None
+        """The sides that still run by themselves. `None` before the end of the race."""
+        self._side = 0
+        self._alone: Program | None = None
+        """The present run of a single side."""
         self.session.listen(self._note_length, Progressed)
 
     def plan(self, info: ScenarioInfo, race_options: RaceOptions | None = None) -> RacePlan:
@@ -164,9 +173,87 @@ class TrialProgram(Program):
             self._lengths[event.lane] = event.epochs, event.batches
 
     def join(self, timeout_s: float) -> bool:
-        """Wait; return whether the race has ended."""
-        over = super().join(timeout_s)
-        return over or any(lane.phase in (FAILED, ABSENT) for lane in self.session.snapshot().lanes)
+        """Wait; return whether the race and the runs of each side have ended."""
+        alone = self._alone
+        over = super().join(timeout_s if alone is None else 0)
+        phases = [lane.phase for lane in self.session.snapshot().lanes]
+        if not over and not {FAILED, ABSENT}.intersection(phases):
+            if self._sides is not None:  # the user has started the race again
+                self._end_alone()
+                self._sides, self.again = None, ([], [])
+            return False
+        if alone is not None and alone.join(timeout_s):
+            lanes = alone.session.snapshot().lanes
+            self._end_alone()
+            self.again[self._side].extend(lanes)
+            if any(lane.phase == FAILED for lane in lanes):
+                self._sides = []
+        if self._sides is None:
+            self._sides = self._sides_again()
+        if self._sides and self._alone is None:
+            self._begin_alone(self._sides.pop(0))
+        if self.tell is not None:  # a message on the screen is displayed for some seconds
+            self.tell(self.line() if self._alone is not None else self.judge().text)
+        return self._alone is None
+
+    def _sides_again(self) -> list[int]:
+        """Return which side each further run has.
+
+        If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
+        """
+        lanes = self.session.snapshot().lanes
+        if len(lanes) < 2 or any(lane.phase in (FAILED, ABSENT) for lane in lanes):
+            return []
+        trial, in_pairs = self.judge(), self._runs > 0 and all(map(ended, lanes))
+        if trial.same_training is False or not (in_pairs or trial.unclear):
+            return []
+        if not in_pairs:
+            (self.tell or say)("the losses differ: the script as it is runs once more")
+            return [0]
+        about = units.about(self._runs * sum(filter(None, trial.run_s)))
+        (self.tell or say)(
+            f"each side runs {units.several(self._runs, 'time')} by itself, alternately: about {about}"
+        )
+        return [
+            (number + 1) // 2 % 2 for number in range(2 * self._runs)
+        ]  # A B B A cancels a drift of the machine
+
+    def _begin_alone(self, side: int) -> None:
+        first = self.session.snapshot().lanes[0]
+        seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
+        change = replace(self.change, sides=(self.change.sides[side],))
+        options = replace(self._options, record=False, seconds=seconds, notify=None, metrics=None)
+        self._side = side
+        self._alone = Program(options, Purpose(watched=False, restarts=True, change=change))
+        self._alone.begin()
+
+    def _end_alone(self, reason: str = "") -> None:
+        alone, self._alone = self._alone, None
+        if alone is not None:
+            alone.close(reason)
+
+    def line(self) -> str:
+        """Return the progress."""
+        if self._alone is None:
+            return super().line()
+        number = 1 + sum(map(len, self.again))
+        return f"run {number} of {number + len(self._sides or ())} by itself: {self._alone.line()}"
+
+    def close(self, interrupted: str = "") -> None:
+        """End everything."""
+        self._end_alone(interrupted)
+        super().close(interrupted)
+
+    @property
+    def suspenders(self) -> Sequence[Suspender]:
+        """The owners of the lanes' processes."""
+        return *super().suspenders, *(self._alone.suspenders if self._alone is not None else ())
+
+    def end_now(self) -> None:
+        """Kill ending commands."""
+        super().end_now()
+        if self._alone is not None:
+            self._alone.end_now()
 
     def judge(self) -> Trial:
         """Return the answer."""
@@ -180,39 +267,8 @@ class TrialProgram(Program):
         analysis = analyse(self.session.snapshot())
         if len(analysis.snapshot.lanes) < 2:
             return "", errors.EXIT_INTERRUPTED if interrupted else errors.EXIT_LANE_FAILED
-        if self._runs is not None and not interrupted:
-            interrupted = self._run_again(self._runs)
         trial, result = self.judge(), summarise(analysis, self.header)
         code = errors.EXIT_INTERRUPTED if interrupted else trial.exit_code
         if any(lane.phase == ABSENT for lane in analysis.snapshot.lanes):
             code = errors.EXIT_DEVICE_ABSENT
         return (trial_report.to_json if as_json else trial_report.to_text)(trial, result), code
-
-    def _run_again(self, runs: int) -> str:
-        """Run both sides alternately, if that can change the answer; return the interruption.
-
-        If a side does not end, only the unchanged script runs again, for as long, to show the effect of seeds.
-        """
-        trial = self.judge()
-        first, second = self.session.snapshot().lanes
-        in_pairs = runs > 0 and ended(first) and ended(second)
-        failed = FAILED in (first.phase, second.phase)
-        if trial.same_training is False or failed or not (in_pairs or trial.unclear):
-            return ""
-        if in_pairs:
-            about = units.about(runs * sum(filter(None, trial.run_s)))
-            say(f"each side runs {units.several(runs, 'time')} by itself, alternately: about {about}")
-        else:
-            say("the losses differ: the script as it is runs once more")
-        seconds = None if ended(first) else max(1.0, first.totals.trained_ns / 1e9)
-        for number in range(2 * runs if in_pairs else 1):
-            side = (number + 1) // 2 % 2  # A B B A A B cancels a drift of the machine
-            change = replace(self.change, sides=(self.change.sides[side],))
-            purpose = Purpose(watched=False, restarts=True, change=change)
-            alone = Program(replace(self._options, record=False, seconds=seconds), purpose)
-            if interrupted := run_until_over(alone):
-                return interrupted
-            self.again[side].extend(alone.session.snapshot().lanes)
-            if any(lane.phase == FAILED for lane in self.again[side]):
-                break
-        return ""

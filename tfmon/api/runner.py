@@ -106,7 +106,7 @@ def _run(first: socket.socket, make: Make, *, as_json: bool, detach: bool) -> in
         while not interrupted.wait(LOOK_S) and not server.all_done():
             server.listen()
             run.alone = command and server.lost
-            if run.is_series and run.join(0):
+            if run.join(0) and run.is_series:
                 break
     run.alone = command and server.lost  # a terminal that closes at the start leaves no time to look
     printed, code = run.outcome(interrupted.reason, as_json=as_json)

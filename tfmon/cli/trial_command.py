@@ -35,7 +35,7 @@ HEADLESS_S = 300.0
     type=click.IntRange(0, MOST_RUNS),
     default=3,
     show_default=True,
-    help="Without a screen: run each side this often by itself, too, for the factor of the whole run.",
+    help="Then run each side this often by itself, for the factor of the whole run.",
 )
 @click.option("--keep", is_flag=True, help="If the answer is keep, ask, and apply the patch to the folder.")
 @click.option("--yes", is_flag=True, help="Apply it without the question.")
@@ -63,7 +63,8 @@ def try_(
 
     Both lanes see your folder, and one of them with the change. Your files stay as they are. The change is kept if
     it is faster and trains the same: the same numbers of steps and examples, and losses that differ no more than
-    seeds explain. Without a screen, the race lasts 5 minutes at most, or --seconds; then each side runs by itself.
+    seeds explain. Without a screen, the race lasts 5 minutes at most, or --seconds. If both sides end by
+    themselves, each then runs alone, for the factor of the whole run.
 
     Exit codes: 0 keep, 4 refuse, 5 not known yet, 1 the script fails without the change.
 
@@ -100,7 +101,7 @@ def try_(
     def make() -> TrialProgram:
         from tfmon.api.race_programs import TrialProgram
 
-        return TrialProgram(chosen, Purpose(watched=not headless, change=change), runs if headless else None)
+        return TrialProgram(chosen, Purpose(watched=not headless, change=change), runs)
 
     from tfmon.cli.attach import prepared, run_here, start
 
