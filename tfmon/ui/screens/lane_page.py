@@ -294,16 +294,24 @@ def _of_gpu(lane: LaneState, gpu: GpuSample) -> Lines:
         yield "limited by", units.absent(clocks.reasons)
     else:
         yield "limited by", "; ".join(reason.text for reason in clocks.reasons) or "nothing"
-    sent, received = _text(traffic.pcie_sent_bytes_per_s, _rate), _text(traffic.pcie_received_bytes_per_s, _rate)
-    yield "PCIe", f"{received} to the GPU, {sent} from it" + (f" ({traffic.source})" if traffic.source else "")
+    moved = _traffic(traffic.pcie_received_bytes_per_s, traffic.pcie_sent_bytes_per_s)
+    moved += f" ({traffic.source})" if traffic.source else ""
+    if not isinstance(activity := gpu.activity, Missing):
+        received, sent = activity.nvlink_received_bytes_per_s, activity.nvlink_sent_bytes_per_s
+        moved += f"; NVLink {_traffic(received, sent)}" if known(received) or known(sent) else ""
+    yield "PCIe", moved
     generation, width = _text(link.pcie_generation, units.cores), _text(link.pcie_width, units.cores)
     yield "link", link.warning or f"generation {generation}, {width} lanes"
     yield "ECC", _text(gpu.ecc_errors, units.cores, " errors that could not be corrected")
     for fault in gpu.faults:
-        yield "fault", fault.text
+        yield "fault", fault.text + ", which a program caused" * fault.by_program
     for reading in gpu.slow:
         how = f"the driver took {reading.took_ms:.0f} ms, so it is read every {units.seconds(reading.every_s)}"
         yield "slow", f"{reading.name}: {how}; read {units.seconds(gpu.age_s(reading.name))} ago"
+
+
+def _traffic(received: Reading, sent: Reading) -> str:
+    return f"{_text(received, _rate)} to the GPU, {_text(sent, _rate)} from it"
 
 
 def _activity(activity: GpuActivity | Missing) -> str:
