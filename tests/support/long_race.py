@@ -15,7 +15,8 @@ from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.model.spec import LaneSpec, name_lanes
 from tfmon.recordings import library
-from tfmon.recordings.header_lines import closed_of, header_of
+from tfmon.recordings.header_lines import header_of
+from tfmon.recordings.recorder import closed_of
 from tfmon.recordings.writer import Writer
 
 WINDOWS = 5

@@ -156,13 +156,16 @@ def _run_lines(listed: Sequence[RunInfo], attachable: dict[str, str], prefix: st
 
 
 def _sweep_lines(attachable: Container[str]) -> list[str]:
+    from tfmon.recordings import sweeps
+
+    files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
+    if not files:
+        return []
     from tfmon.analysis.series_tables import answer
     from tfmon.analysis.sweep_ranking import OPEN, rank
-    from tfmon.recordings import sweeps
     from tfmon.system.view_files import is_locked
 
     lines = []
-    files = sorted(sweeps.folder().glob(f"*{sweeps.SUFFIX}"))
     for path in files[-MOST_SWEEPS:]:
         try:
             ranking = rank(sweeps.read(path))
@@ -175,7 +178,7 @@ def _sweep_lines(attachable: Container[str]) -> list[str]:
             text = error.message
         lines.append(f"{path.name}  {text}")
     more = f", {len(files) - MOST_SWEEPS} more" if len(files) > MOST_SWEEPS else ""
-    return ["", *lines, "", f"sweeps in {sweeps.folder()}{more}; tfmon export shows one"] if lines else []
+    return ["", *lines, "", f"sweeps in {sweeps.folder()}{more}; tfmon export shows one"]
 
 
 def _files(path: Path, keeping: tuple[str, str] | None) -> None:

@@ -1,4 +1,4 @@
-"""The ends of a recording, and its marks."""
+"""The header of a recording, and its marks."""
 
 from __future__ import annotations
 
@@ -6,20 +6,18 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
 from tfmon import units
-from tfmon.analysis.analysis import analyse
 from tfmon.errors import UsageError
 from tfmon.model.event_base import Event
 from tfmon.model.events import Interrupted, LaneEnded, ModeChanged, RaceBegan, UserRequested
 from tfmon.model.fast_dataclass import dataclass
-from tfmon.model.header import SCHEMA, Closed, Header
+from tfmon.model.header import SCHEMA, Header
 from tfmon.model.knobs import show
 from tfmon.model.lane_events import KnobApplied, KnobRefused, LaneFailed
-from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.ports import TimeMark
 from tfmon.model.race import Machine
 from tfmon.model.session import Snapshot
@@ -87,32 +85,6 @@ def header_of(event: RaceBegan, known: Snapshot, python: Path) -> Header:
         views=event.race.views,
         environment={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
     )
-
-
-def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
-    """Return the last line of a race."""
-    result = analyse(known)
-    versions = filter(None, (lane.process.versions["tensorflow"] for lane in known.lanes))
-    return Closed(
-        at_ns=at_ns,
-        events=events,
-        seconds=known.raced_s,
-        verdict=result.outcome,
-        ratio=result.verdict.ratio,
-        tensorflow=next(versions, None),
-        lanes=tuple(lane.title for lane in known.lanes),
-        failure="; ".join(_failures(known)),
-    )
-
-
-def _failures(known: Snapshot) -> Iterator[str]:
-    for lane in known.lanes:
-        if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
-            continue
-        end = lane.end.event if lane.script.command else None
-        output = end.output_tail if end is not None and end.exit_code else ()
-        why = (output[-1].strip() if output else "") or lane.trouble.message
-        yield f"{lane.phase}: {why}" if len(known.lanes) == 1 else f"{lane.spec.id} {lane.phase}: {why}"
 
 
 def _installed_tensorflow() -> str | None:

@@ -6,19 +6,22 @@ import contextlib
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
+from tfmon.analysis.analysis import analyse
 from tfmon.model.event_base import Event
 from tfmon.model.events import HostEvent, LinkMeasured, MachineKnown, RaceBegan, RecordingChanged
 from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
-from tfmon.model.header import Header
+from tfmon.model.header import Closed, Header
 from tfmon.model.host_states import HISTORY_SAMPLES
+from tfmon.model.lane_state import ABSENT, FAILED
 from tfmon.model.race import RecordingState
 from tfmon.model.readings import HostSample
 from tfmon.model.session import Session, Snapshot
 from tfmon.recordings import library
-from tfmon.recordings.header_lines import RecordingError, closed_of, header_of
+from tfmon.recordings.header_lines import RecordingError, header_of
 from tfmon.recordings.writer import Writer
 from tfmon.system.threads import start_thread
 
@@ -212,3 +215,29 @@ def _open(file: Path) -> int:
     except OSError as error:
         reason, hint = str(error.strerror or error), "name a file in a folder of yours"
     raise RecordingError(f"--record {file}: {reason}", hint, options=RECORD)
+
+
+def closed_of(known: Snapshot, at_ns: int, events: int) -> Closed:
+    """Return the last line of a race."""
+    result = analyse(known)
+    versions = filter(None, (lane.process.versions["tensorflow"] for lane in known.lanes))
+    return Closed(
+        at_ns=at_ns,
+        events=events,
+        seconds=known.raced_s,
+        verdict=result.outcome,
+        ratio=result.verdict.ratio,
+        tensorflow=next(versions, None),
+        lanes=tuple(lane.title for lane in known.lanes),
+        failure="; ".join(_failures(known)),
+    )
+
+
+def _failures(known: Snapshot) -> Iterator[str]:
+    for lane in known.lanes:
+        if lane.phase not in (FAILED, ABSENT) or lane.trouble is None:
+            continue
+        end = lane.end.event if lane.script.command else None
+        output = end.output_tail if end is not None and end.exit_code else ()
+        why = (output[-1].strip() if output else "") or lane.trouble.message
+        yield f"{lane.phase}: {why}" if len(known.lanes) == 1 else f"{lane.spec.id} {lane.phase}: {why}"

@@ -7,8 +7,6 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from tfmon import units
-from tfmon.analysis.series_tables import estimate_json
-from tfmon.analysis.verdict_notes import Scaling
 from tfmon.model.codec import clean
 from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import ProcessName
@@ -149,16 +147,6 @@ def one_line(text: str) -> str:
 def host_names(machines: Iterable[tuple[str, Machine]]) -> set[str]:
     """Return the names that shared reports must not contain."""
     return {name for host, machine in machines for name in (host.rpartition("@")[2], machine.hostname)}
-
-
-def scaling_json(scaling: Scaling) -> dict[str, Any]:
-    """Return the gain of more devices as JSON."""
-    return {
-        "devices": scaling.devices,
-        "over_devices": scaling.over,
-        **estimate_json("ratio", scaling.ratio),
-        "of_linear": scaling.of_linear,
-    }
 
 
 def recording_json(snapshot: Snapshot) -> dict[str, Any]:

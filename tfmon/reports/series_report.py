@@ -16,6 +16,7 @@ from tfmon.analysis.series_tables import (
     baseline_text,
     crossover_json,
     crossover_table,
+    estimate_json,
     progress_text,
     ratio_json,
     ratio_texts,
@@ -26,6 +27,7 @@ from tfmon.analysis.series_tables import (
 )
 from tfmon.analysis.sweep_ranking import BASELINE, OPEN, Ranking, SweepRow, rank
 from tfmon.analysis.tuning_trials import change_text
+from tfmon.analysis.verdict_notes import Scaling
 from tfmon.lanes.remote.remote_host import is_ray, word_of
 from tfmon.model.knobs import exact, show
 from tfmon.model.series import SeriesPlan
@@ -49,7 +51,6 @@ from tfmon.reports import (
     minute,
     recording_json,
     repeated,
-    scaling_json,
     text,
     versions_text,
 )
@@ -270,7 +271,7 @@ def sweep_to_json(ranking: Ranking, file: str = "") -> dict[str, Any]:
             kind: best.attempt.settings if (best := ranking.best(kind)) and best.span[0] >= 1 else None
             for kind in plan.kinds
         },
-        "scaling": [scaling_json(scaling) for scaling in scaling_of(ranking)],
+        "scaling": [_scaling_json(scaling) for scaling in scaling_of(ranking)],
         "combinations": [_combination_json(row) for row in ranking.ranked],
         "settled": ranking.settled,
         "lost_places": state.lost,
@@ -301,4 +302,13 @@ def _combination_json(row: SweepRow) -> dict[str, Any]:
         "deaths": list(known.deaths),
         "reason": row.reason or None,
         "missing": {"memory_bytes": figures.memory_missing} if figures.memory_missing else {},
+    }
+
+
+def _scaling_json(scaling: Scaling) -> dict[str, Any]:
+    return {
+        "devices": scaling.devices,
+        "over_devices": scaling.over,
+        **estimate_json("ratio", scaling.ratio),
+        "of_linear": scaling.of_linear,
     }
