@@ -5,7 +5,9 @@ import functools
 import inspect
 import itertools
 import os
+import queue
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as some
 from rich.color import ColorSystem
 from rich.style import Style
 from support.ui import racing_demo
+from support.waiting import PATIENCE_S
 from textual.app import App
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -25,7 +28,7 @@ from textual.widget import Widget
 
 import tfmon.ui
 from tfmon.ui import terminal
-from tfmon.ui.terminal import ShownCells, TerminalDriver
+from tfmon.ui.terminal import InputEvent, ShownCells, TerminalDriver
 
 from .pilot import app_of, until
 
@@ -114,6 +117,29 @@ async def test_a_terminal_that_is_closed_is_not_set_up_again(monkeypatch, pty):
         driver.set_up_again()
         assert len(done) == 2
         os.dup2(os.open(os.devnull, os.O_RDONLY), mine)
+
+
+def test_the_thread_that_reads_keys_sleeps_until_there_is_one_or_it_must_end():
+    reading, writing = os.pipe()
+    event, answers = InputEvent(reading), queue.Queue[bool]()
+
+    def ask() -> None:
+        threading.Thread(target=lambda: answers.put(event.is_set()), daemon=True).start()
+
+    ask()
+    with pytest.raises(queue.Empty):
+        answers.get(timeout=SETTLED_S)
+    os.write(writing, b"k")
+    assert answers.get(timeout=PATIENCE_S) is False
+    os.read(reading, 1)
+    ask()
+    assert answers.get(timeout=PATIENCE_S) is False, "the rest of a key may follow"
+    event.set()
+    ask()
+    assert answers.get(timeout=PATIENCE_S) is True
+    event.clear()
+    os.close(reading)
+    os.close(writing)
 
 
 STYLES = [

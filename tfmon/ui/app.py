@@ -15,6 +15,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.timer import Timer
 
 from tfmon.errors import described
 from tfmon.model.ports import Source
@@ -26,8 +27,8 @@ from tfmon.ui.screens.page import MonitorScreen
 from tfmon.ui.terminal import TerminalApp
 from tfmon.units import Charset, charset
 
-TICK_S = 0.5
-CALM_TICKS, STILL_TICKS = 4, 10
+TICK_S, CALM_S, STILL_S = 0.5, 2.0, 5.0
+"""Time between refreshes after a key press, without one, and on a page that only keys change."""
 MOST_ERRORS, REPEATED_S = 3, 30.0
 """Errors without a key press, within `REPEATED_S` seconds, after which the screen closes."""
 
@@ -98,7 +99,8 @@ class MonitorApp(TerminalApp[Ending]):
         self._suspend = suspend
         self._loop_of_app: asyncio.AbstractEventLoop | None = None
         self._quit_was_requested = False
-        self._ticks = 0
+        self._next_tick: Timer | None = None
+        self._tick_s = TICK_S
         self.broken: Exception | None = None
         self._errors_s: list[float] = []
         self.theme = "ansi-dark" if colourless else theme
@@ -122,13 +124,12 @@ class MonitorApp(TerminalApp[Ending]):
             self._on_terminal()
         # After `fg` the terminal is empty.
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        self.set_interval(TICK_S, self._tick)
+        self._wait()
         self.call_after_refresh(self._on_first_paint)
 
     def on_resize(self) -> None:
         """Draw the whole screen, because a terminal loses cells when it shrinks."""
         self.forget()
-        self.screen.refresh()
 
     async def on_event(self, event: events.Event) -> None:
         """Note a key or click, and split a key with Alt: Esc and a letter sent at once arrive as one."""
@@ -139,6 +140,8 @@ class MonitorApp(TerminalApp[Ending]):
         if isinstance(event, events.Key | events.MouseDown):
             next(self._monitors()).touched()
             self._errors_s = []
+            if self._tick_s > TICK_S and self.screen_stack:
+                self._wait()
         await super().on_event(event)
 
     def _on_first_paint(self) -> None:
@@ -165,15 +168,24 @@ class MonitorApp(TerminalApp[Ending]):
             yield monitor
             monitor = monitor.below
 
+    def refresh_s(self) -> float:
+        """Return the time between refreshes."""
+        if isinstance(self.screen, MonitorScreen) and self.screen.still:
+            return STILL_S
+        return TICK_S if next(self._monitors()).lively() else CALM_S
+
+    def _wait(self) -> None:
+        if self._next_tick is not None:
+            self._next_tick.stop()
+        self._tick_s = self.refresh_s()
+        self._next_tick = self.set_timer(self._tick_s, self._tick)
+
     def _tick(self) -> None:
-        self._ticks += 1
         if not self.screen_stack:
             return  # the app is closing
-        still = isinstance(self.screen, MonitorScreen) and self.screen.still
-        ticks = STILL_TICKS if still else 1 if next(self._monitors()).lively() else CALM_TICKS
-        if self._ticks % ticks == 0:
-            for monitor in reversed(list(self._monitors())):
-                monitor.pull()
+        self._wait()  # first, because drawing may fail
+        for monitor in reversed(list(self._monitors())):
+            monitor.pull()
 
     def pull(self) -> None:
         """Read the newest figures and draw them."""

@@ -8,7 +8,10 @@ import functools
 import os
 import re
 import select
+import socket
 import sys
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -23,10 +26,43 @@ Result = TypeVar("Result")
 _POINTER_SHAPE, _OTHER_SCREEN = "\x1b]22;", "\x1b[?1049"
 _FRAME = re.compile(r"\x1b\[\d+;\d+H")
 _STYLE = re.compile(r"((?:\d;)*)(38;[\d;]+?);(48;[\d;]+)")
+KEY_S = 0.5
+"""Longest time between the parts of a key."""
 _PARTS = re.compile(r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x00-\x1f\x7f]+)")
 """A move of the cursor, a style, or text."""
 _CHANGED = re.compile(r"x+(?: {1,3}x+)*")
 """Changed cells to write at once. Up to 3 unchanged cells take fewer bytes than a move."""
+
+
+class InputEvent(threading.Event):
+    """The event that ends Textual's input thread, which looks at it ten times a second.
+
+    In that thread `is_set` returns only when there is input, soon after input (the rest of a key may follow), or
+    when the event is set.
+    """
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd, self._polls_until_s = fd, 0.0
+        self._woken, self._wake = socket.socketpair()
+
+    def is_set(self) -> bool:
+        """Return whether the thread must end."""
+        if threading.current_thread() is not threading.main_thread():
+            rest_s = self._polls_until_s - time.monotonic()
+            if select.select([self._fd, self._woken.fileno()], [], [], 0 if rest_s > 0 else None)[0]:
+                self._polls_until_s = time.monotonic() + KEY_S
+        return super().is_set()
+
+    def set(self) -> None:
+        """End the thread."""
+        super().set()
+        self._wake.send(b"x")
+
+    def clear(self) -> None:
+        """Let another thread begin."""
+        super().clear()
+        self._woken.recv(1)
 
 
 class TerminalDriver(LinuxDriver):
@@ -34,6 +70,7 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: TerminalApp[Any], **options: Any) -> None:  # noqa: ANN401 - the options of Textual's driver
         super().__init__(app, **options)
+        self.exit_event = InputEvent(self.fileno)
         self.forget()
         app.terminal = self
 
