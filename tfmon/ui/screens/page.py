@@ -65,6 +65,8 @@ class MonitorScreen(StyledScreen[str | None]):
         raise NotImplementedError
 
     def on_resize(self) -> None:
+        """Draw again. A frame of the old size may have come since the app noticed the new one."""
+        self.monitor.app.forget()
         self.redraw()
 
     def notify_style_update(self) -> None:
