@@ -111,6 +111,17 @@ def test_a_patch_that_does_not_apply_says_why_in_a_line(folder, patch, why):
     assert error.value.exit_code == 4
 
 
+def test_a_change_of_comments_alone_is_none(folder):
+    (folder.parent / "fix.patch").write_text(
+        "--- a/lib/old.py\n+++ b/lib/old.py\n@@ -1 +1 @@\n-x = 1\n+x =  1  # one\n"
+    )
+    with pytest.raises(PatchError, match="it changes nothing: only comments and layout"):
+        change_of_patch(folder.parent / "fix.patch", folder)
+    (folder / "lib" / "old.py").write_text("# one\nx = 1\n")
+    with pytest.raises(PatchError, match="it changes nothing: "):
+        change_of_revision("HEAD", folder)
+
+
 def test_a_link_is_not_followed(folder, tmp_path):
     (tmp_path / "secret.py").write_text(LINES)
     (folder / "train.py").unlink()

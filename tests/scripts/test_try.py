@@ -176,9 +176,11 @@ def test_a_kill_leaves_nothing_behind(folder, runner, moment):
     write(folder, ("STEPS = 300", "STEPS = 3_000"), train=f"open('began', 'w').close()\n{LOOP}")
     script = ("--", sys.executable, "train.py")
     runner.kill("try", "fix.patch", "--no-record", "--headless", *script, at=f"*.files.part/{moment}")
+    runner.kill("try", "fix.patch", "--headless", *script, at=f"*.files/{moment}")
     done = runner("try", "fix.patch", "--no-record", "--json", "--seconds", "1", *script)
     assert json.loads(done.stdout)["answer"], done.stderr
-    assert not list(runner.store.glob("*.files*")), "what a killed try has left is gone with the next"
+    left = [path.name for path in runner.store.glob("*.files*/**/*") if path.is_file()]
+    assert set(left) <= {"began", "work.py"}, "what a killed try has left is gone with the next, except kept files"
 
 
 EAGER = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import os
 import re
 import subprocess
@@ -53,6 +55,7 @@ def change_of_patch(path: Path, folder: Path) -> Change:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name the file of a patch") from None
     changed = apply_patch(text, folder)
     originals = {name: _content(folder / name) for name in changed}
+    _check_code(originals, changed)
     return Change(path.name, ((AS_IS, {}), ("changed", changed)), originals)
 
 
@@ -100,6 +103,20 @@ def _content(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 
+def _check_code(before: Files, after: Files) -> None:
+    """Raise PatchError for files of Python that differ only in comments and layout."""
+
+    def code(name: str, content: bytes | None) -> str | None:
+        if content is None or not name.endswith(".py"):
+            return None
+        with contextlib.suppress(SyntaxError, ValueError):
+            return ast.dump(ast.parse(content))
+        return None
+
+    if all(code(name, before[name]) == code(name, after[name]) is not None for name in after):
+        raise PatchError(f"it changes nothing: only comments and layout of {', '.join(after)} differ")
+
+
 def change_of_revision(revision: str, folder: Path) -> Change:
     """Return the difference from a git revision; raises UsageError."""
 
@@ -119,6 +136,7 @@ def change_of_revision(revision: str, folder: Path) -> Change:
         _inside(name, folder, folder)
     if not before:
         raise PatchError(f"nothing in {folder} differs from {revision}")
+    _check_code(before, {name: _content(folder / name) for name in before})
     return Change(f"the folder against {revision}", ((revision, before), (AS_IS, {})))
 
 

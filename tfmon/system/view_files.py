@@ -151,12 +151,16 @@ def sweep(base: Path) -> None:
     """Remove files of killed races and old ones."""
     total = 0
     for store in sorted(base.glob(f"*{KEPT}*"), reverse=True):
-        if not is_locked(store):
-            kept = store.name.endswith(KEPT)
-            remove(store / PORTS)
-            total += sum(size or 0 for _, size in files_of(store)) if kept else 0
-            if not kept or total > LIMIT_BYTES:
-                remove(store)
+        if is_locked(store):
+            continue
+        for path in (store / PORTS, *store.glob(f"*/{WORK}")):
+            remove(path)
+        for path in store.glob(f"*/{CHANGES}"):
+            path.unlink(missing_ok=True)
+        total += sum(size or 0 for _, size in files_of(store)) if store.name.endswith(KEPT) else 0
+        if total > LIMIT_BYTES:
+            remove(store)
+        close_store(store)
 
 
 def remove(folder: Path) -> None:
