@@ -1,6 +1,7 @@
 """A run on another machine, watched from here over a real sshd: whatever becomes of the connection, it goes on."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,11 @@ def test_it_is_listed_shown_and_goes_on_where_the_connection_is_lost(there, sshd
     for session in sessions:
         session.kill()
     terminal.wait_for(lambda shown: "the connection to gpu2 is lost" in shown)
+    shown = []
+    for _ in range(2):
+        time.sleep(1.5)
+        shown.append(terminal.read().splitlines()[:3])
+    assert shown[0] == shown[1], "the clock of the run stands still"
     terminal.process.send("q")
     assert terminal.wait_for_exit() == 1
     assert f"tfmon attach gpu2/{run.name} shows it again" in terminal.raw

@@ -55,7 +55,8 @@ class Viewer(Run, Source):
         self._remote, self.began_here, self.detachable = remote, began_here, detachable
         self._ahead_ns = 0
         self.greeting: sockets.RunnerGreeting | None = None
-        self.session = Session(Machine(), lambda: time.monotonic_ns() - self._ahead_ns)
+        self._received_ns = 0
+        self.session = Session(Machine(), self._clock_ns)
         self.ended: sockets.Answer | None = None
         self.start_lines: list[str] = []
         self.over = threading.Event()
@@ -102,6 +103,10 @@ class Viewer(Run, Source):
         name = replace(self.greeting, recording=self.session.snapshot().recorded, host=host).name
         return f"{host}/{name}" if host else name
 
+    def _clock_ns(self) -> int:
+        """Return the time at the runner, which stands still after a loss: nothing is known of the run since."""
+        return self._received_ns if self.died else time.monotonic_ns() - self._ahead_ns
+
     def snapshot(self) -> Snapshot:
         """Return the present state."""
         return self.session.snapshot()
@@ -118,6 +123,7 @@ class Viewer(Run, Source):
 
     def _take(self, line: bytes) -> None:
         message: sockets.FromRunner = codec.read(codec.parse(line), sockets.FromRunner)
+        self._received_ns = time.monotonic_ns() - self._ahead_ns
         if isinstance(message, Known):
             self.session.restore(message.known)
         elif isinstance(message, sockets.Answer):
