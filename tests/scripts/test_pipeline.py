@@ -1,12 +1,19 @@
 """Keys change the pipeline of a script at its next epoch, and not the data."""
 
+import ctypes
+import functools
 import itertools
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from support.processes import run_python
 
+from tfmon.hooks.pipeline_knobs import Frees
+from tfmon.hooks.sources import nothing
 from tfmon.model.events import LanePrinted
 from tfmon.model.lane_events import KnobApplied, KnobOffered, KnobRefused, Window
 
@@ -170,3 +177,19 @@ def test_a_generator_gives_every_element_in_batches_of_another_size_and_the_lear
     assert {len(line) for line in lines} == {20}
     numbers = [int(word) for line in lines for word in line]
     assert numbers == list(range(len(numbers)))
+
+
+class Interrupting:
+    """Interrupts this process when it is freed, without a step of Python, as a user does during a wait in C++."""
+
+    __del__ = staticmethod(functools.partial(ctypes.CDLL(None).kill, os.getpid(), signal.SIGINT))
+
+
+def test_an_interrupt_while_an_iterator_is_freed_reaches_the_script():
+    iterator = type("Iterated", (), {})()
+    iterator.resource = Interrupting()
+    Frees(nothing).watch(iterator)
+    with pytest.raises(KeyboardInterrupt):
+        del iterator
+        for _ in range(100):
+            time.sleep(0.01)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 import functools
 import logging
 import threading
@@ -153,34 +154,49 @@ def _past(dataset: Any, *kinds: str) -> Any:
     return dataset
 
 
-class _Freed:
-    """The last attribute of an iterator, whose release may wait for tf.data's autotuner."""
+class Frees:
+    """Measures how long iterators take to be freed: the release may wait for tf.data's autotuner.
 
-    def __init__(self, iterator: Any, joined: Callable[[], Lane | None]) -> None:
-        self._began_ns, self._thread, self._joined = 0, threading.get_ident(), joined
-        weakref.finalize(iterator, self._begins).atexit = False
+    At the end of that wait no Python function may run as a finaliser: a signal of the meantime would raise its
+    exception there, as KeyboardInterrupt, and Python drops the exceptions of finalisers. So the finaliser is a
+    function in C that has the interpreter call `_ended` in the script's next line, after the signal's handler.
+    """
 
-    def _begins(self) -> None:
-        self._began_ns = lane_clock.now_ns()
+    def __init__(self, joined: Callable[[], Lane | None]) -> None:
+        self._joined, self._began_ns = joined, 0
+        call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._ended)
+        ctypes.pythonapi.Py_IncRef(
+            ctypes.py_object(call)
+        )  # never freed, because the call may be pending at the exit
+        finaliser = staticmethod(functools.partial(ctypes.pythonapi.Py_AddPendingCall, call, None))
+        self._last_attribute = type("LastAttribute", (), {"__del__": finaliser})
 
-    def __del__(self) -> None:
-        took_ns = lane_clock.now_ns() - self._began_ns
-        if not self._began_ns or took_ns < LEAST_FREED_NS or threading.get_ident() != self._thread:
-            return
-        with hooks:
-            lane = self._joined()
-            line = line_now()
-            causes.saw("iterator_freed", line, cost_ns=took_ns)
-            account.freed(line, took_ns)
-            if lane is not None and lane.measures_this_thread:
-                lane.meter.waited(took_ns)
+    def watch(self, iterator: Any) -> None:
+        """Measure the release of an iterator that has all its attributes."""
+        weakref.finalize(iterator, self._begins, threading.get_ident()).atexit = False
+        setattr(iterator, _FREED, self._last_attribute())
+
+    def _begins(self, thread: int) -> None:
+        self._began_ns = lane_clock.now_ns() if thread == threading.get_ident() else 0
+
+    def _ended(self, _: object) -> int:
+        began_ns, self._began_ns = self._began_ns, 0
+        if began_ns and (took_ns := lane_clock.now_ns() - began_ns) >= LEAST_FREED_NS:
+            with hooks:
+                lane = self._joined()
+                line = line_now()
+                causes.saw("iterator_freed", line, cost_ns=took_ns)
+                account.freed(line, took_ns)
+                if lane is not None and lane.measures_this_thread:
+                    lane.meter.waited(took_ns)
+        return 0
 
 
 class Reads:
     """The training datasets. Thread: the training thread."""
 
     def __init__(self, joined: Callable[[], Lane | None]) -> None:
-        self.any, self._joined = False, joined
+        self.any, self._frees = False, Frees(joined)
         self._positions: set[Hashable] = set()
         self._trained: weakref.WeakSet[Any] = weakref.WeakSet()
         self._seen: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -198,7 +214,7 @@ class Reads:
             divided_data.read(dataset, trains=False)
         self._seen.add(dataset)
         setattr(iterator, _READ, (dataset, position))
-        setattr(iterator, _FREED, _Freed(iterator, self._joined))  # must be the last attribute to be freed
+        self._frees.watch(iterator)
         self.latest = weakref.ref(iterator)
 
     def trains(self, iterator: Any) -> None:
