@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import re
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tfmon.model.race import Machine
 from tfmon.model.readings import Missing, Reading
 from tfmon.probes.base import FIRST_SAMPLE, CounterRate
 from tfmon.system import limits
-from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, read_text, read_throttling
+from tfmon.system.limits import NO_GROUP, group_folders, quota_cores, quota_of, read_text, read_throttling
 from tfmon.system.programs import run_program
 
 _FIRST_NAMESPACE = 0xEFFFFFFC
@@ -63,12 +64,12 @@ def read_boot(root: Path = Path("/")) -> str:
     return read_text(root / "proc/sys/kernel/random/boot_id").strip()
 
 
-def read_usable_cores(cores: int, root: Path = Path("/")) -> float:
-    """Return the usable cores: the least of cores, affinity and quotas."""
+def read_usable_cores(cores: int, root: Path = Path("/"), groups: Sequence[Path] | None = None) -> float:
+    """Return the usable cores: the least of cores, affinity and quotas. `groups` are known control groups."""
     limits: list[float] = [cores]
     if sys.platform == "linux":
         limits.append(len(os.sched_getaffinity(0)))
-        quota = quota_cores(root)
+        quota = quota_cores(root) if groups is None else quota_of(groups)
         if quota is not None:
             limits.append(quota)
     return min(limits)
@@ -174,12 +175,13 @@ def read_swap(proc: Path | None = None) -> tuple[int, int] | None:
         if proc is None:
             swap = need_psutil().swap_memory()
             return int(swap.sin), int(swap.sout)
-        fields, page = limits.read_fields(proc / "vmstat"), os.sysconf("SC_PAGE_SIZE")
+        fields, page = dict(_SWAPPED.findall(read_text(proc / "vmstat"))), os.sysconf("SC_PAGE_SIZE")
         return int(fields["pswpin"]) * page, int(fields["pswpout"]) * page
     except (OSError, RuntimeError, KeyError):
         return None
 
 
+_SWAPPED = re.compile(r"^(pswpin|pswpout) (\d+)$", re.MULTILINE)
 _NO_SWAP = Missing("this system does not report swapping")
 
 
@@ -191,19 +193,22 @@ class Disturbances:
         self._platform = platform
         self._swapped_in, self._swapped_out = CounterRate(), CounterRate()
         self._lanes: frozenset[int] | None = None
+        self._groups: tuple[Path, ...] = ()
         self._folders: tuple[Path, ...] = ()
         self._counts: dict[Path, tuple[int, int]] = {}
 
     def read(self, at_ns: int, lanes: Collection[int]) -> dict[str, Any]:
         """Return disturbances; `lanes` are the pids whose control groups count."""
+        if self._lanes != frozenset(lanes):
+            self._find_groups(frozenset(lanes))
         swapped = read_swap(self._root / "proc" if self._platform == "linux" else None)
         return {
-            "usable_cores": float(read_usable_cores(os.cpu_count() or 1, self._root)),
+            "usable_cores": float(read_usable_cores(os.cpu_count() or 1, self._root, self._groups)),
             "swap_in_bytes_per_s": self._swapped_in.per_s(swapped[0], at_ns) if swapped else _NO_SWAP,
             "swap_out_bytes_per_s": self._swapped_out.per_s(swapped[1], at_ns) if swapped else _NO_SWAP,
             "cpu_pressure_pct": self._pressure("cpu"),
             "memory_pressure_pct": self._pressure("memory"),
-            "throttled_pct": self._throttled(at_ns, frozenset(lanes)),
+            "throttled_pct": self._throttled(),
         }
 
     def _pressure(self, kind: str) -> Reading:
@@ -212,12 +217,14 @@ class Disturbances:
         except (IndexError, ValueError):
             return Missing("this system does not account for pressure")
 
-    def _throttled(self, at_ns: int, lanes: frozenset[int]) -> Reading:
+    def _find_groups(self, lanes: frozenset[int]) -> None:
+        """Find the control groups with other lanes: the table of mounts is long."""
+        self._lanes, self._groups = lanes, group_folders("cpu", self._root)
+        result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
+        self._folders = tuple(read_throttling(tuple(dict.fromkeys(result))))
+
+    def _throttled(self) -> Reading:
         """Return the share of throttled periods in the worst group."""
-        if self._lanes != lanes:
-            self._lanes = lanes
-            result = [folder for pid in lanes or ("self",) for folder in group_folders("cpu", self._root, pid)]
-            self._folders = tuple(read_throttling(tuple(dict.fromkeys(result))))
         before, self._counts = self._counts, read_throttling(self._folders)
         shares: list[float] = []
         for folder, (periods, throttled) in self._counts.items():

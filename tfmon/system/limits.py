@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from tfmon.model.readings import Missing
@@ -22,8 +22,12 @@ def quota_cores(root: Path = Path("/"), pid: int | str = "self") -> float | None
 
     Source: `cpu.max` (v2), `cpu.cfs_quota_us` and `cpu.cfs_period_us` (v1).
     """
-    limits = [limit for folder in group_folders("cpu", root, pid) if (limit := _limit(folder)) is not None]
-    return min(limits, default=None)
+    return quota_of(group_folders("cpu", root, pid))
+
+
+def quota_of(folders: Iterable[Path]) -> float | None:
+    """Return the lowest limit of groups."""
+    return min((limit for folder in folders if (limit := _limit(folder)) is not None), default=None)
 
 
 def group_folders(controller: str, root: Path = Path("/"), pid: int | str = "self") -> tuple[Path, ...]:
