@@ -294,22 +294,18 @@ def _braille_column(left: int, right: int, height: int) -> str:
 
 
 def _axis_row(marks: tuple[KnobMark, ...], axis: TimeAxis, ends: tuple[str, str]) -> str:
+    """Return the axis. The latest changes of knobs for whose labels there is room have a tick."""
     line = ["─"] * axis.width
     taken = [False] * axis.width
     left, right = ends
     free = axis.width - len(right) - 1
     free = free if _write(line, taken, free, f" {right}") else axis.width
-    shown = []
-    for mark in marks:
+    for mark in reversed(marks):
         knob, _, value = mark.text.partition(" ")
-        cell = axis.cell_of(mark.at_ns)
+        cell, label = axis.cell_of(mark.at_ns), f" {short_name(knob)} {value} "
         if 0 <= cell < axis.width:
-            shown.append((min(cell, free - 1), f" {short_name(knob)} {value} "))
-    for cell, _ in shown:
-        line[cell] = "┬"
-        taken[cell] = True
-    for cell, label in reversed(shown):
-        _write(line, taken, cell + 1, label) or _write(line, taken, cell - len(label), label)
+            cell = min(cell, free - 1)
+            _write(line, taken, cell, f"┬{label}") or _write(line, taken, cell - len(label), f"{label}┬")
     _write(line, taken, 0, f"{left} ")
     return "".join(line)
 

@@ -100,7 +100,8 @@ def time_row(shares: Shares | None, width: int, accent: str) -> Row:
     if shares is None:
         return labelled("time", (UNKNOWN, DIM))
     parts, text = time_parts(shares), ""
-    styled = ((value, glyph, accent if glyph in "█▓▒▚▞" else DIM) for _, value, glyph in parts)
+    largest = max(value for _, value, _ in parts)
+    styled = ((value, glyph, accent if value == largest else DIM) for _, value, glyph in parts)
     spans = stacked(styled, min(20, max(8, (width - LABEL_CELLS) // 3)))
     room = width - LABEL_CELLS - cells(spans)
     for name, value, glyph in sorted(parts, key=lambda part: -part[1]):
