@@ -220,6 +220,16 @@ def test_a_module_named_tfmon_is_the_scripts_and_the_lane_says_so(watch, script,
     assert race.lane.script.not_measured["steps"] == reason
 
 
+def test_hooks_that_cannot_be_loaded_are_reported(watch, script, tmp_path):
+    (tmp_path / "jax.py").touch()
+    broken = 'import sys\nsys.modules["tfmon.hooks.install"] = None\nimport jax\nprint("trained")\n'
+    race = watch(script(broken))
+    assert output(race).splitlines()[-1] == "trained"
+    assert race.lane.end.event.exit_code == 0
+    reason = "tfmon's hooks could not be loaded: ModuleNotFoundError: "
+    assert race.lane.script.not_measured["steps"].startswith(reason)
+
+
 def test_it_gets_ready_races_pauses_takes_slices_and_is_stopped_by_somebody_else(watch, script):
     race = watch(script(FOR_EVER))
     race.until_event(PhaseEntered, lambda event: event.phase == RACING)

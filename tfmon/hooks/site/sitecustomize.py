@@ -19,6 +19,7 @@ PACKAGE = os.path.dirname(os.path.dirname(HERE))
 MACHINERY: "Any" = sys.modules["_frozen_importlib_external"]
 LIBRARY = [os.path.dirname(os.__file__)]
 LIBRARY += [entry for entry in sys.path if os.path.basename(entry) == "lib-dynload"]
+MOST_TEXT = 300
 WATCHED = frozenset(("jax", "keras", "tensorflow", "tf_keras", "torch"))
 
 
@@ -59,6 +60,7 @@ def report_unmeasured(what: str, reason: str) -> None:
             return
         import time
 
+        reason = "".join(each if each.isprintable() and each not in '"\\' else "'" for each in reason[:MOST_TEXT])
         text = (
             f'{{"v":2,"type":"NotMeasured","at_ns":{time.monotonic_ns()},"what":"{what}","reason":"{reason}"}}\n'
         )
@@ -170,8 +172,8 @@ class _HookedLoader(Loader):
             from tfmon.hooks.install import loaded
 
             loaded(module)
-        except Exception:  # noqa: BLE001 - the script must go on, whatever is wrong with this
-            return
+        except Exception as error:  # noqa: BLE001 - the script must go on, whatever is wrong with this
+            report_unmeasured("steps", f"tfmon's hooks could not be loaded: {type(error).__name__}: {error}")
 
 
 def _load_alone(name: str) -> "Any":
