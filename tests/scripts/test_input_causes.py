@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from support.processes import run_python
 
+from tfmon.hooks import step_causes
 from tfmon.hooks.cause_reports import Observation
 from tfmon.hooks.patches import hooks
 from tfmon.hooks.pipeline_knobs import Pipeline
@@ -101,6 +102,19 @@ def test_waits_between_the_last_look_and_the_end_of_the_run_count():
     assert cause.cost_ns == 0, "too soon after the last look"
     pipeline.look(0)
     assert cause.cost_ns == 200
+
+
+def test_cores_that_other_programs_use_are_not_idle(monkeypatch):
+    counted = SimpleNamespace(now_ns=0, all_ns=0, suspended_ns=0)
+    monkeypatch.setattr(step_causes, "_busy_ns", lambda: (counted.all_ns, counted.suspended_ns))
+    monkeypatch.setattr(step_causes, "_cpu_ns", lambda: (counted.now_ns, counted.now_ns))
+    monkeypatch.setattr(step_causes, "lane_clock", SimpleNamespace(now_ns=lambda: counted.now_ns))
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    found = step_causes.StepCauses()
+    for all_ns, suspended_ns, idle in ((100, 0, 0.5), (300, 0, 0.0), (500, 70, 0.5)):
+        counted.now_ns, counted.all_ns, counted.suspended_ns = counted.now_ns + 100, all_ns, suspended_ns
+        found.settle(counted.now_ns, counted.now_ns)
+        assert found._idle == idle
 
 
 GRAPHS = """

@@ -25,6 +25,8 @@ from tfmon.hooks.script_lines import (
     patch_makers,
 )
 from tfmon.hooks.sources import nothing
+from tfmon.system.lane_clock import lane_clock
+from tfmon.trainer.slices import read_machine
 
 IN_GRAPH = 2.8
 """Slowdown by a loop in the graph. Measured: 2.3, and 3 to 4 on a slower machine, with 400 rounds on 2 cores."""
@@ -48,7 +50,8 @@ class StepCauses:
     def begin(self) -> None:
         """Forget all causes."""
         self._shares: list[tuple[Observation, Callable[[float], float]]] = []
-        self._settled = 0, 0, time.monotonic_ns(), _cpu_ns()
+        self._settled = 0, 0, lane_clock.now_ns(), _cpu_ns()
+        self._busy_ns = _busy_ns()
         self._steps, self._wall_ns, self._idle = 0, 0.0, 0.0
         self._traced_ns = 0
         self._made: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -100,16 +103,21 @@ class StepCauses:
 
     def settle(self, called_ns: int, steps: int) -> None:
         """Add the time since the last call to the causes, by share. `called_ns`: time without input."""
-        before, now = self._settled, (called_ns, steps, time.monotonic_ns(), _cpu_ns())
+        before, now = self._settled, (called_ns, steps, lane_clock.now_ns(), _cpu_ns())
         self._settled, self._steps = now, steps
         time_ns, more, passed_ns = now[0] - before[0], now[1] - before[1], now[2] - before[2]
+        # Cores that other programs use are not idle. During a suspension, another lane may use them.
+        (all_ns, suspended_ns), self._busy_ns = self._busy_ns, _busy_ns()
+        busy_ns = now[3][1] - before[3][1]
+        if self._busy_ns[1] == suspended_ns:
+            busy_ns = max(busy_ns, self._busy_ns[0] - all_ns)
         # Only `fit` contains the trace.
         time_ns -= self._traced_ns if self._traced_ns < time_ns else 0
         self._traced_ns = 0
         if more <= 0 or time_ns <= 0 or passed_ns <= 0:
             return
         self._wall_ns = time_ns / more
-        self._idle = max(0.0, 1.0 - (now[3][1] - before[3][1]) / passed_ns / (os.cpu_count() or 1))
+        self._idle = max(0.0, 1.0 - busy_ns / passed_ns / (os.cpu_count() or 1))
         step_ns = _normal(before[3], now[3]) * min(1.0, time_ns / passed_ns) / more
         parts = [(seen, share(step_ns)) for seen, share in self._shares]
         scale = min(1.0, MOST_SHARE / max(MOST_SHARE, sum(part for _, part in parts)))
@@ -290,6 +298,11 @@ def _time_of(operation: Callable[[], object], times: int) -> float:
 
 def _cpu_ns() -> tuple[int, int]:
     return time.thread_time_ns(), time.process_time_ns()
+
+
+def _busy_ns() -> tuple[int, int]:
+    """Return the used and stolen time of all cores, and the time for which this lane was suspended."""
+    return sum(read_machine() or (0,)), lane_clock.suspended_ns
 
 
 def _normal(before: tuple[int, int], now: tuple[int, int]) -> float:

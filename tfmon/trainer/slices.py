@@ -140,7 +140,7 @@ class CpuMeter:
         """Read the counters at the start."""
         if self._delays is None or time.process_time_ns() - self._ended_cpu_ns > HAS_RUN_NS:
             self._delays = self._read_delays()
-        self._machine = self._read_machine()
+        self._machine = read_machine(self._stat)
         self._stopped_ns = lane_clock.suspended_ns
         self._cpu_ns, self._at_ns = time.process_time_ns(), time.monotonic_ns()
 
@@ -149,7 +149,7 @@ class CpuMeter:
         if not self._at_ns or self._stopped_ns != lane_clock.suspended_ns:
             return None
         span_ns, cpu_ns = time.monotonic_ns() - self._at_ns, time.process_time_ns() - self._cpu_ns
-        delays, machine = self._read_delays(), self._read_machine()
+        delays, machine = self._read_delays(), read_machine(self._stat)
         delay_ns = others_ns = stolen_ns = None
         if delays is not None and self._delays is not None:
             delay_ns = sum(max(0, now - self._delays.get(thread, 0)) for thread, now in delays.items())
@@ -175,13 +175,15 @@ class CpuMeter:
                     delays[thread] = int(_read(f"{self._tasks}/{thread}/schedstat").split()[1])
         return delays or None
 
-    def _read_machine(self) -> tuple[int, int] | None:
-        try:
-            name, user, nice, system, _idle, _wait, irq, soft_irq, stolen = _read(self._stat).split()[:9]
-            busy = int(user) + int(nice) + int(system) + int(irq) + int(soft_irq)
-        except (OSError, ValueError):
-            return None
-        return (busy * TICK_NS, int(stolen) * TICK_NS) if name == b"cpu" else None
+
+def read_machine(path: str = "/proc/stat") -> tuple[int, int] | None:
+    """Return the time of all cores that programs used, and the time that the hypervisor took, in ns."""
+    try:
+        name, user, nice, system, _idle, _wait, irq, soft_irq, stolen = _read(path).split()[:9]
+        busy = int(user) + int(nice) + int(system) + int(irq) + int(soft_irq)
+    except (OSError, ValueError):
+        return None
+    return (busy * TICK_NS, int(stolen) * TICK_NS) if name == b"cpu" else None
 
 
 def _read(path: str) -> bytes:
