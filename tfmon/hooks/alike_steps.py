@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sized
+from collections.abc import Callable, Collection, Sized
 from typing import TYPE_CHECKING, Any
 
 from tfmon.hooks.counts import OTHER_ROWS, GradientRows
 from tfmon.hooks.graph_marks import MARK
-from tfmon.hooks.inspection import path_to, rows_of_part
+from tfmon.hooks.inspection import path_to
 from tfmon.hooks.loop_report import LoopReport
 from tfmon.hooks.meter import MOST
 from tfmon.hooks.optimizers import Updater
@@ -98,8 +98,8 @@ class Bundle:
         self.rows.append(batch._shape_tuple()[0])
         self.next_function, self.busy = self.function, False
 
-    def update_begins(self, function: object, inputs: Iterable[Any]) -> bool:
-        """Record the start of the expected update, which also begins a step without input.
+    def update_begins(self, function: object, sizes: Collection[int]) -> bool:
+        """Record the start of the expected update. Without input, it begins a step of examples of one size.
 
         Return whether it is the expected update.
         """
@@ -109,19 +109,19 @@ class Bundle:
             or self.traces.count != self.traced
             or threading.get_ident() != self.thread
             or (self.eager and len(self.gradient_rows) == len(self.begun_ns))
-            or (self.source is None and not self._begins({rows_of_part(part) for part in inputs} - {0}))
+            or (self.source is None and not self._begins(sizes))
         ):
             return False
         self.next_function, self.busy = nothing, True
         return True
 
-    def _begins(self, rows: set[int | None]) -> bool:
-        now_ns, size = lane_clock.now_ns(), next(iter(rows), None)
-        if size is None or len(rows) > 1 or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
+    def _begins(self, sizes: Collection[int]) -> bool:
+        now_ns = lane_clock.now_ns()
+        if len(sizes) != 1 or self.waiting or now_ns >= self.until_ns or len(self.rows) >= MOST:
             return False
         self.begun_ns.append(now_ns)
         self.waits_ns.append(0)
-        self.rows.append(size)
+        self.rows += sizes
         return True
 
     def note_gradient(self, gradient_rows: GradientRows) -> bool:

@@ -127,20 +127,20 @@ def _saw(cause: str, method: str, began_ns: int) -> Observation:
 
 
 def _trains_on_batch(model: Any, *args: Any, **kwargs: Any) -> Around:
-    updater, steps = process.updater_of(model.optimizer), process.steps
-    inputs = (args or tuple(kwargs.values()))[:2]
-    rows = rows_of(inputs)
+    steps, rows = process.steps, rows_of((args or tuple(kwargs.values()))[:2])
     function = model if min(rows, default=0) >= LEAST_NOTED else None
-    if hooks.off or not steps.update_begins(function, inputs):
+    if hooks.off or not steps.update_begins(function, rows):
         yield from _aside()
         return
-    began_ns = causes.unnamed_ns
+    alike = steps.bundle.busy
+    updater = steps.bundle.updater if alike else process.updater_of(model.optimizer)
+    began_ns = causes.unnamed_ns if rows == {1} else 0
     try:
-        result = yield None if steps.bundle.busy else hidden()
+        result = yield None if alike else hidden()
     except GeneratorExit:
         steps.update_fails()
         raise
-    if rows == {1}:
+    if began_ns:
         _saw("one_sample", "train_on_batch", began_ns)
     if not steps.bundle.busy:
         steps.report.of_keras = (ON_BATCH, *traits_of(model))

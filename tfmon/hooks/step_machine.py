@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Hashable
+from typing import TYPE_CHECKING
 
 from tfmon.hooks import meter
 from tfmon.hooks.alike_steps import Bundle
@@ -239,14 +239,14 @@ class StepMachine:
         self.lane.obey()
         source.strange += 1
 
-    def update_begins(self, function: object = None, inputs: Iterable[Any] = ()) -> bool:
+    def update_begins(self, function: object = None, sizes: Collection[int] = ()) -> bool:
         """Record an update's start. Return whether it is watched.
 
         Args:
             function: function or optimizer, if its updates may be bundled.
-            inputs: its inputs.
+            sizes: first dimensions of its inputs.
         """
-        if self.bundle.update_begins(function, inputs):
+        if self.bundle.update_begins(function, sizes):
             self._updating = True
             return True
         if (

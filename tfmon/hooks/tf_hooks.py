@@ -131,8 +131,9 @@ class TensorFlowHooks:
 
         def assign(*args: Any, **kwargs: Any) -> Any:
             try:
-                by_hand = self._sources and args and self._sources.has(args[0])
-                counts = self._counters and args and self._counters.has(args[0])
+                variable = id(args[0]) if args else 0
+                by_hand = variable in self._sources and self._sources.has(args[0])
+                counts = variable in self._counters and self._counters.has(args[0])
                 return (hook if by_hand else sets if counts else original)(*args, **kwargs)
             except BaseException as error:
                 unseen(error)
@@ -233,19 +234,25 @@ class TensorFlowHooks:
         def pull(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             source = feed = None
             try:
-                with hooks:
+                try:
                     source = steps.bundle.begins_with(iterator)
                     if source is None and not hooks.off:
                         feed = self._feed_here()
                         if feed is None and not optional and self._eager():
                             source = steps.pull_begins(iterator)
+                except Exception as error:
+                    if not hooks.handles(error):
+                        raise
                 if feed is not None:
                     with hidden():
                         return feed.counted(original, iterator, args, kwargs, optional=optional)
                 batch = original(iterator, *args, **kwargs)
                 if source is not None:
-                    with hooks:
+                    try:
                         steps.pull_ends(source, batch)
+                    except Exception as error:
+                        if not hooks.handles(error):
+                            raise
                 return batch
             except BaseException as error:
                 if source is not None:
@@ -274,16 +281,21 @@ class TensorFlowHooks:
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
             try:
                 mark: Any = getattr(function, MARK, UNTRAINED)
-                if mark is UNTRAINED:
+                bundle = steps.bundle
+                if mark is UNTRAINED or (mark and bundle.busy and bundle.thread == get_ident() and self._eager()):
                     return original(function, tensor_inputs, captured_inputs)
                 begun, first_ns = False, 0
-                with hooks:
-                    begun = steps.bundle.update_begins(function, tensor_inputs)
+                try:
+                    sizes = () if bundle.source is not None else frozenset(rows_in(tensor_inputs))
+                    begun = bundle.update_begins(function, sizes)
                     if not begun:
                         if mark is None:
                             mark = mark_of(function)
                             first_ns = lane_clock.now_ns() if self._eager() else 0
                         begun = mark is not UNTRAINED and self._call_begins(mark, function)
+                except Exception as error:
+                    if not hooks.handles(error):
+                        raise
                 if not begun:
                     result = original(function, tensor_inputs, captured_inputs)
                     if first_ns:
@@ -302,7 +314,7 @@ class TensorFlowHooks:
                     with hooks:
                         steps.update_fails()
                     raise
-                with hooks:
+                try:
                     if mark.pulls:
                         the_feed().suspended_ns += lane_clock.suspended_ns - suspended_ns
                     if first_ns:
@@ -311,6 +323,9 @@ class TensorFlowHooks:
                         rows = () if mark.pulls else rows_in(tensor_inputs)
                         step_causes.traced(function, took_ns, max(rows, default=0))
                     self._call_ends(function, mark, result, tensor_inputs)
+                except Exception as error:
+                    if not hooks.handles(error):
+                        raise
                 return result
             except BaseException as error:
                 unseen(error)
@@ -320,7 +335,7 @@ class TensorFlowHooks:
 
     def _call_begins(self, mark: Mark, function: Any) -> bool:
         steps = self.steps
-        if self.hooks.off or (steps.bundle.busy and self._eager() and get_ident() == steps.bundle.thread):
+        if self.hooks.off:
             return False
         if not self._eager():
             mark_training(self._graph(), mark.optimizers, mark.by_hand, varies=mark.varies)
