@@ -71,9 +71,7 @@ def begin(group, monkeypatch):
     def start(**plan):
         Repeat(group.session, group.repeat)
         group.pids_of = {"cpu": [], "gpu:0": []}
-        group.session.listen(
-            lambda event: group.pids_of[event.lane].append(event.pid) if isinstance(event, LaneStarted) else None
-        )
+        group.session.listen(lambda event: group.pids_of[event.lane].append(event.pid), LaneStarted)
         planned = group.plan("cpu", "gpu", mode=TURNS, **plan)
         group.begin(replace(planned, race=replace(planned.race, fresh=True)))
         group.wait_for(RACING, "cpu")

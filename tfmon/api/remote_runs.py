@@ -29,14 +29,12 @@ def copies() -> Path:
     return library.folder().with_name("copies")
 
 
-class RemoteRuns:
+class RemoteRuns(Wire):
     """The runs of a host, over one connection."""
 
     def __init__(self, name: str) -> None:
-        self.host = find_host(name)
-        self._wire = Wire(self.host)
-        self.connection = self._wire.connection
-        answer = self._wire.first_word(Path(remote_bridge.__file__))
+        super().__init__(find_host(name))
+        answer = self.first_word(Path(remote_bridge.__file__))
         self.connection.settimeout(PATIENCE_S)
         try:
             self.runs = live_runs([(str(path), str(line)) for path, line in answer["runs"]], self.host.name)
@@ -102,27 +100,27 @@ class RemoteRuns:
         except (ValueError, TypeError, LookupError):
             raise no_agent(self.host, "its answer cannot be read") from None
         except (ConnectionError, TimeoutError):
-            raise self._lost(self._exit_code(), f"tfmon runs {self.host.name} tries again") from None
+            raise self._lost(self._ended(), f"tfmon runs {self.host.name} tries again") from None
 
     def lost(self, name: str) -> TfmonError | None:
         """Return the error for a broken connection."""
-        code = self._exit_code()
+        code = self._ended()
         if code == 0:
             return None
         return self._lost(code, f"the run goes on if the machine does: tfmon attach {name} shows it again")
 
     def _lost(self, code: int | None, hint: str) -> TfmonError:
-        why = why_ended(self.host, code, self._wire.error_lines())
+        why = why_ended(self.host, code, self.error_lines())
         message = f"the connection to {self.host.name} is lost: {why}"
         return TfmonError(message, hint, exit_code=EXIT_LANE_FAILED)
 
     def close(self) -> None:
         """End the connection."""
         self.connection.close()
-        self._exit_code()
+        self._ended()
 
-    def _exit_code(self) -> int | None:
-        code = self._wire.exit_code(EXIT_S)
+    def _ended(self) -> int | None:
+        code = self.exit_code(EXIT_S)
         if code is None:
-            self._wire.kill()
+            self.kill()
         return code
