@@ -5,8 +5,11 @@ from pathlib import Path
 
 from support.sweeps import planned, visit_events
 
+from tfmon.analysis.sweep_ranking import rank
 from tfmon.model.knobs import KnobValue
+from tfmon.model.series import state_after
 from tfmon.recordings import sweeps
+from tfmon.reports.series_report import happened
 
 from .pages import data_of, page_of, visible
 
@@ -60,3 +63,13 @@ def test_a_last_line_that_is_cut_off_does_not_count(run, tmp_path):
     path = swept(tmp_path / "night.sweep")
     path.write_text(path.read_text()[:-20])
     assert run("export", path, "--markdown")[0] == 0
+
+
+def test_a_combination_that_is_open_again_for_a_moment_is_reported_once():
+    state, told = planned({"batch_size": (16, 32)}, each_s=9.0), {}
+    done = state
+    for event in visit_events(0, 0.8, 1.0):
+        done = state_after(done, event)
+    before, ranking = rank(state), rank(done)
+    assert len([*happened(before, ranking, told)]) == 1
+    assert not [*happened(before, ranking, told)]

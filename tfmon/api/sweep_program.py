@@ -88,6 +88,7 @@ class SweepProgram(Run):
             self.session.restore(replace(begun, race=titled, experiment=state))
             self.sweep = Series(state, SweepPolicy(), self.stations, self._keep)
             self._known, self._unsaved = rank(state), ""
+            self._told: dict[int, str] = {}
             self._publish()
             undo.pop_all()
 
@@ -132,7 +133,7 @@ class SweepProgram(Run):
     def news(self) -> Iterator[str]:
         """Yield lines about finished combinations and errors."""
         before, self._known = self._known, self.ranking
-        yield from series_report.happened(before, self._known)
+        yield from series_report.happened(before, self._known, self._told)
         if self.file.failure != self._unsaved:
             self._unsaved = self.file.failure
             yield self._unsaved or f"{self.file.path} has all again"

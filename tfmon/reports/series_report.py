@@ -232,8 +232,11 @@ def progress_line(ranking: Ranking) -> str:
     return "   ".join([progress_text(ranking), *now[:2], *best])
 
 
-def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
-    """Yield a line for each settled combination and each lost device."""
+def happened(before: Ranking, ranking: Ranking, told: dict[int, str]) -> Iterator[str]:
+    """Yield a line for each settled combination and each lost device.
+
+    `told` has the last line of each settled combination, which can be open again for a moment.
+    """
     several = len(ranking.state.plan.kinds) > 1
     for old, row in zip(before.rows, ranking.rows, strict=True):
         name = change_text(row.attempt) + (f" on {row.attempt.kind}" if several else "")
@@ -242,7 +245,10 @@ def happened(before: Ranking, ranking: Ranking) -> Iterator[str]:
         yield from (f"{name}: {reason}; it is tried again" for reason in again)
         if old.outcome == OPEN != row.outcome:
             ratio = "{} ({}), ".format(*ratio_texts(row)) if row.ratio else ""
-            yield f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
+            line = f"{name}: {ratio}{row.state}{f': {row.reason}' if row.reason else ''}"
+            if told.get(row.attempt.number) != line:
+                told[row.attempt.number] = line
+                yield line
     for device, reason in ranking.state.lost.items():
         if device not in before.state.lost:
             yield f"{device} is not used any more: {reason}"
