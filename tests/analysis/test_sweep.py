@@ -8,15 +8,7 @@ import pytest
 from support.sweeps import planned
 
 from tfmon.analysis.series_tables import answer, curves_of, scaling_of
-from tfmon.analysis.sweep_ranking import (
-    FAILED,
-    MEASURED,
-    OPEN,
-    PAIRS_OF_A_VISIT,
-    combine,
-    parse_over,
-    rank,
-)
+from tfmon.analysis.sweep_ranking import FAILED, MEASURED, OPEN, PAIRS_OF_A_VISIT, combine, parse_over, rank
 from tfmon.model.knobs import BATCH_SIZE, MIXED_PRECISION, PREFETCH, Knob, KnobError
 from tfmon.model.series import (
     MOST_DEATHS,

@@ -32,14 +32,7 @@ from tfmon.analysis.sweep_ranking import (
     Ranking,
     SweepRow,
 )
-from tfmon.analysis.tuning_trials import (
-    best_of,
-    change_text,
-    gain_of,
-    gain_texts,
-    news,
-    outcome_text,
-)
+from tfmon.analysis.tuning_trials import best_of, change_text, gain_of, gain_texts, news, outcome_text
 from tfmon.analysis.verdict_notes import Scaling, scaling
 from tfmon.model import codec
 from tfmon.model.knobs import KnobValue, short_name, show

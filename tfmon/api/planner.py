@@ -22,16 +22,7 @@ from tfmon.lanes.plan import INTERPRETER, LanePlan, RacePlan, lane_environment
 from tfmon.model.knobs import BATCH_SCOPE, PYTHON, KnobError, Settings, guess_settings, parse_settings
 from tfmon.model.race import TURNS, Race, ScenarioInfo
 from tfmon.model.readings import ALWAYS_VALID, FIXED, SPENDING, IntervalKind
-from tfmon.model.spec import (
-    ANY_GPU,
-    SCOPE_HINT,
-    LaneSpec,
-    SpecError,
-    name_lanes,
-    obstacle,
-    parse_lane,
-    step_batch,
-)
+from tfmon.model.spec import ANY_GPU, SCOPE_HINT, LaneSpec, SpecError, name_lanes, obstacle, parse_lane, step_batch
 from tfmon.probes.find_gpus import GpuSearch
 
 MOST_LANES = 16

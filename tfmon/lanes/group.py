@@ -15,15 +15,7 @@ from pathlib import Path
 from tfmon.errors import TfmonError
 from tfmon.lanes.lane_process import Echo, LaneProcess, LocalProcess, Place, end_processes
 from tfmon.lanes.launch import BOOTSTRAP
-from tfmon.lanes.plan import (
-    LanePlan,
-    RacePlan,
-    assignment,
-    digest,
-    not_started,
-    process_plan,
-    started,
-)
+from tfmon.lanes.plan import LanePlan, RacePlan, assignment, digest, not_started, process_plan, started
 from tfmon.lanes.scheduler import SLICE_S, Scheduler
 from tfmon.lanes.suspend import Suspender
 from tfmon.model.event_base import Event

@@ -19,14 +19,7 @@ from tfmon.model.fast_dataclass import dataclass
 from tfmon.model.gpu_samples import GpuSample
 from tfmon.model.header import Header
 from tfmon.model.knobs import KnobValue, show
-from tfmon.model.lane_events import (
-    Finished,
-    KnobApplied,
-    LaneFailed,
-    PhaseEntered,
-    Progressed,
-    Window,
-)
+from tfmon.model.lane_events import Finished, KnobApplied, LaneFailed, PhaseEntered, Progressed, Window
 from tfmon.model.readings import HostSample, TreeSample
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import LaneWindow, quantile_ms

@@ -10,17 +10,7 @@ from tfmon.analysis.bottleneck import Bottleneck
 from tfmon.analysis.tuning_trials import LOOKS, advised, best_of, decide, gain_of, plan_attempt
 from tfmon.model.knobs import KnobValue
 from tfmon.model.lane_state import LaneState
-from tfmon.model.series import (
-    KEPT,
-    REFUSED,
-    REVERTED,
-    STOPPED,
-    Attempt,
-    Change,
-    Pair,
-    SeriesState,
-    VisitEnded,
-)
+from tfmon.model.series import KEPT, REFUSED, REVERTED, STOPPED, Attempt, Change, Pair, SeriesState, VisitEnded
 from tfmon.model.session import Snapshot
 from tfmon.model.windows import SliceSpeed
 from tfmon.series.engine import Policy, RefusedError, StoppedError

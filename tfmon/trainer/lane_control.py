@@ -27,14 +27,7 @@ from tfmon.system.lane_clock import lane_clock
 from tfmon.trainer.capture import CaptureError
 from tfmon.trainer.channel import Reporter
 from tfmon.trainer.slices import WITH_END_NS, CpuMeter, Slices
-from tfmon.trainer.step_clock import (
-    COMPILING,
-    KNOB_CHANGE,
-    MOST_OUTLIER_WINDOWS,
-    Sampler,
-    Samples,
-    StepClock,
-)
+from tfmon.trainer.step_clock import COMPILING, KNOB_CHANGE, MOST_OUTLIER_WINDOWS, Sampler, Samples, StepClock
 from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
 

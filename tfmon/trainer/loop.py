@@ -22,13 +22,7 @@ from tfmon.trainer.lane_control import PROFILE, SAMPLED, LaneControl
 from tfmon.trainer.scenario import ScenarioError
 from tfmon.trainer.setups import Setup, SetupBuilder, Steps
 from tfmon.trainer.slices import STILL_RISING, WINDOW_NS
-from tfmon.trainer.step_clock import (
-    CAPACITY,
-    GARBAGE_COLLECTION,
-    CollectorWatch,
-    Sampler,
-    Samples,
-)
+from tfmon.trainer.step_clock import CAPACITY, GARBAGE_COLLECTION, CollectorWatch, Sampler, Samples
 from tfmon.trainer.time_parts import account
 from tfmon.trainer.traces import TraceWatch
 
