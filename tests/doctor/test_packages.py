@@ -102,11 +102,7 @@ def test_a_file_of_that_name_on_the_import_path_shadows_it(bench, tmp_path, put,
     ],
 )
 def test_a_requirement_of_a_version_that_does_not_fit(bench, name, version, requires):
-    others = (
-        'tensorflow-intel ==2.18.1 ; platform_system == "Windows"',
-        "absl-py ; extra == 'and-cuda'",
-        "???",
-    )
+    others = ('tensorflow-intel ==2.18.1 ; platform_system == "Windows"', "absl-py ; extra == 'and-cuda'", "???")
     bench.tensorflow(requires=[requires, *others])
     bench.replace(name, version)
     facts = bench.facts()

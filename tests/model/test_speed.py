@@ -38,8 +38,7 @@ def fed(watch: SpeedWatch, made) -> tuple[SpeedWatch, float | None]:
 
 
 @pytest.mark.parametrize(
-    ("factor", "within_s", "baseline_s"),
-    [(3, 15, 14), (1.1, 300, 120), (1 / 1.5, 10, 60), (3, 25, 3)],
+    ("factor", "within_s", "baseline_s"), [(3, 15, 14), (1.1, 300, 120), (1 / 1.5, 10, 60), (3, 25, 3)]
 )
 def test_a_change_is_found_soon_and_from_the_right_step_on(factor, within_s, baseline_s):
     before, none = fed(SpeedWatch(), windows(baseline_s))

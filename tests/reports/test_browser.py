@@ -22,11 +22,7 @@ from .test_sweep import TWO, swept
 playwright = pytest.importorskip("playwright.sync_api")
 PATIENCE_MS = 1_000 * PATIENCE_S
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
-]
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")]
 
 
 @pytest.fixture(scope="module")

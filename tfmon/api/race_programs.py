@@ -36,10 +36,7 @@ class SeriesProgram(Program):
     is_series = True
 
     def __init__(
-        self,
-        race_options: RaceOptions,
-        purpose: Purpose,
-        make: Callable[[Sequence[LaneSpec]], SeriesState],
+        self, race_options: RaceOptions, purpose: Purpose, make: Callable[[Sequence[LaneSpec]], SeriesState]
     ) -> None:
         super().__init__(race_options, purpose)
         self._make = make

@@ -80,10 +80,7 @@ class Server:
         """Add a viewer. With `ends_run`, the run ends if the viewer vanishes."""
         known = self.program.session.snapshot()
         greeting = sockets.RunnerGreeting(
-            pid=os.getpid(),
-            scenario=known.race.scenario,
-            recording=known.recorded,
-            clock_ns=time.monotonic_ns(),
+            pid=os.getpid(), scenario=known.race.scenario, recording=known.recorded, clock_ns=time.monotonic_ns()
         )
         connection.sendall(codec.encode(greeting))
         viewer = Connection(self, connection, ends_run=ends_run)

@@ -154,10 +154,7 @@ def trouble_of_script(state: LaneState, event: events.LaneEnded) -> Trouble | No
     return Trouble("the script ended, and no training step was seen", reason)
 
 
-_FREE = {
-    "pool": re.compile(r"total_region_allocated_bytes_: (\d+)"),
-    "used": re.compile(r"^\s*InUse:\s+(\d+)"),
-}
+_FREE = {"pool": re.compile(r"total_region_allocated_bytes_: (\d+)"), "used": re.compile(r"^\s*InUse:\s+(\d+)")}
 _ASKED = re.compile(r"OOM when allocating tensor with shape\[([\d,]+)\] and type (\w+)")
 _BYTES = {"half": 2, "bfloat16": 2, "float": 4, "int32": 4, "double": 8, "int64": 8, "complex64": 8}
 
