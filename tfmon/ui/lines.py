@@ -62,19 +62,14 @@ class StyledScreen(Guarded, Screen[ScreenResultType]):
 
     def style_of(self, name: str) -> Style:
         """Return a style such as "lane0.strong" or "strong@help" (a link)."""
-        style = self._styles.get(name)
-        if style is None:
-            style = self._styles[name] = self._made_style(name)
-        return style
-
-    def _made_style(self, name: str) -> Style:
         style_name, _, action = name.partition(LINK)
-        base, _, variant = style_name.partition(".")
-        component = f"row--{base}-faint" if variant == "faint" else f"row--{base}"
-        # A new page has no styles yet.
-        style = self.get_component_rich_style(component, default=Style.null())
-        if variant == "strong":
-            style += _BOLD
+        style = self._styles.get(style_name)
+        if style is None:
+            base, _, variant = style_name.partition(".")
+            component = f"row--{base}-faint" if variant == "faint" else f"row--{base}"
+            # A new page has no styles yet.
+            style = self.get_component_rich_style(component, default=Style.null())
+            style = self._styles[style_name] = style + _BOLD if variant == "strong" else style
         return style + Style(meta={"@click": action}) if action else style
 
 
