@@ -160,19 +160,21 @@ class Frees:
     At the end of that wait no Python function may run as a finaliser: a signal of the meantime would raise its
     exception there, as KeyboardInterrupt, and Python drops the exceptions of finalisers. So the finaliser is a
     function in C that has the interpreter call `_ended` in the script's next line, after the signal's handler.
+    The interpreter does this in the main thread only, so no other thread is measured.
     """
 
     def __init__(self, joined: Callable[[], Lane | None]) -> None:
         self._joined, self._began_ns = joined, 0
         call = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._ended)
-        ctypes.pythonapi.Py_IncRef(
-            ctypes.py_object(call)
-        )  # never freed, because the call may be pending at the exit
+        # It is never freed, because a call may be pending at the exit.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(call))
         finaliser = staticmethod(functools.partial(ctypes.pythonapi.Py_AddPendingCall, call, None))
         self._last_attribute = type("LastAttribute", (), {"__del__": finaliser})
 
     def watch(self, iterator: Any) -> None:
         """Measure the release of an iterator that has all its attributes."""
+        if threading.current_thread() is not threading.main_thread():
+            return
         weakref.finalize(iterator, self._begins, threading.get_ident()).atexit = False
         setattr(iterator, _FREED, self._last_attribute())
 

@@ -335,7 +335,8 @@ class TensorFlowHooks:
 
     def _call_begins(self, mark: Mark, function: Any) -> bool:
         steps = self.steps
-        if self.hooks.off:
+        # A function that is called for the first time inside an update is part of it.
+        if self.hooks.off or (steps.bundle.busy and self._eager() and get_ident() == steps.bundle.thread):
             return False
         if not self._eager():
             mark_training(self._graph(), mark.optimizers, mark.by_hand, varies=mark.varies)
