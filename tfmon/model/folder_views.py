@@ -33,7 +33,8 @@ class View:
         """The effect on the user's files."""
         kept = "kept beside the recording" if self.store.endswith(KEPT) else "not kept"
         if self.kind == OVERLAY:
-            return f"each lane has a copy-on-write view of {self.folder}; what it writes is {kept}"
+            why = f" ({self.reason})" if self.reason else ""
+            return f"each lane has a copy-on-write view of {self.folder}; what it writes is {kept}{why}"
         if self.kind == COPY:
             links = f" with links to its {', '.join(self.links)}" if self.links else ""
             return (

@@ -20,7 +20,7 @@ from tfmon.lanes.remote.connection import Connection
 from tfmon.lanes.remote.remote_host import Host
 from tfmon.lanes.remote.trouble import HostError
 from tfmon.model.codec import plain
-from tfmon.model.folder_views import View
+from tfmon.model.folder_views import IN_PLACE, View
 from tfmon.model.gpu_samples import ClockReason, GpuFault, GpuSample, SlowReading
 from tfmon.model.readings import NOT_READ, Missing
 from tfmon.probes import find_gpus
@@ -64,6 +64,16 @@ def test_a_program_is_looked_for_as_a_lane_would_find_it(host, tmp_path, monkeyp
     (tmp_path / "train.py").write_text("new")
     _, digests = host.ask(questions.paths, ("train.py",), (), str(tmp_path), False)
     assert digests == {"train.py": digest(tmp_path / "train.py")}
+
+
+@pytest.mark.process
+def test_lanes_on_a_host_without_a_writable_home_have_views_that_are_not_kept(host, monkeypatch, tmp_path):
+    monkeypatch.setenv("TFMON_RECORDINGS", "/dev/null/recordings")
+    monkeypatch.setattr(questions, "BOOTSTRAP", tmp_path / "agent" / "tfmon" / "trainer" / "bootstrap.py")
+    (tmp_path / "work").mkdir()
+    view = host.ask(questions.view, str(tmp_path / "work"), 1, True)
+    assert view.kind != IN_PLACE and view.store.startswith(f"{tmp_path}/agent/")
+    assert "is not kept (" in view.text and "nothing can be written in /dev/null/recordings" in view.text
 
 
 def test_nothing_is_lost_on_the_way_but_what_steers_a_terminal(host, monkeypatch):

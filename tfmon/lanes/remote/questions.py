@@ -6,12 +6,14 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from tfmon.doctor import facts
+from tfmon.lanes.launch import BOOTSTRAP
 from tfmon.lanes.plan import digest
 from tfmon.model.codec import plain, read
 from tfmon.model.folder_views import View
@@ -70,9 +72,17 @@ def paths(
 
 
 def view(folder: str, copy_bytes: int, kept: bool) -> View:
-    """Return the best view of a folder."""
-    sweep(recordings_folder())
-    return find_view(folder, recordings_folder(), copy_bytes, kept=kept)
+    """Return the best view of a folder; without a writable home directory it is in the agent's folder."""
+    base = recordings_folder()
+    try:
+        base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=base).close()
+    except OSError as error:
+        why = f"nothing can be written in {base}: {error.strerror}"
+        found = find_view(folder, BOOTSTRAP.parents[2] / "views", copy_bytes, kept=False)
+        return replace(found, reason=f"{why}; {found.reason}" if found.reason else why)
+    sweep(base)
+    return find_view(folder, base, copy_bytes, kept=kept)
 
 
 def doctor(
