@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from support.profiles import memory_peak, profile
@@ -16,6 +16,7 @@ from textual.widgets import Input
 import tfmon.ui.screens
 from tfmon.analysis.analysis import analyse
 from tfmon.model.events import BadLine, RecordingChanged
+from tfmon.model.gpu_samples import GpuActivity, GpuFault
 from tfmon.model.knobs import BATCH_SIZE, PREFETCH
 from tfmon.model.lane_events import KnobRefused
 from tfmon.model.lane_state import LaneEnd, ProcessInfo, StepFacts
@@ -229,6 +230,17 @@ def test_every_reading_on_the_page_of_a_lane_is_explained_or_says_itself_what_it
     assert shown <= explained | SAYS_ITSELF | EXPLAINED_WITH
     assert {name for name, _ in EXPLAINED["On the page of a lane"]} <= shown
     assert not explained & SAYS_ITSELF
+
+
+def test_traffic_over_nvlink_and_who_caused_a_fault_are_on_the_page_of_a_lane():
+    snapshot = racing_demo().session.snapshot()
+    activity = GpuActivity(**{field.name: 2.0**20 for field in fields(GpuActivity)})
+    gpu = replace(
+        snapshot.gpus[0], activity=activity, faults=(GpuFault(1, 13, "a kernel failed", by_program=True),)
+    )
+    shown = dict(_of_gpu(snapshot.lane("gpu:0"), gpu))
+    assert shown["PCIe"].endswith("; NVLink 1 MiB/s to the GPU, 1 MiB/s from it")
+    assert shown["fault"] == "a kernel failed, which a program caused"
 
 
 def test_the_help_lists_every_key_and_fits():
