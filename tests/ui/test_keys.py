@@ -239,7 +239,7 @@ def test_traffic_over_nvlink_and_who_caused_a_fault_are_on_the_page_of_a_lane():
         snapshot.gpus[0], activity=activity, faults=(GpuFault(1, 13, "a kernel failed", by_program=True),)
     )
     shown = dict(_of_gpu(snapshot.lane("gpu:0"), gpu))
-    assert shown["PCIe"].endswith("; NVLink 1 MiB/s to the GPU, 1 MiB/s from it")
+    assert shown["PCIe"].endswith("; NVLink 1.0 MiB/s to the GPU, 1.0 MiB/s from it")
     assert shown["fault"] == "a kernel failed, which a program caused"
 
 
