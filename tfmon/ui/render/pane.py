@@ -283,7 +283,7 @@ class PaneRows:
             "time": [reading_rows.time_row(bottleneck.shares if bottleneck else None, width, accent)],
             "loss": self._losses(),
             "done": [reading_rows.done_row(lane, width, discarded=not over)],
-            "knobs": reading_rows.knobs_rows(lane, width, _MOST),
+            "knobs": [] if self.alone and not snapshot.race.knobs else reading_rows.knobs_rows(lane, width, _MOST),
             "cpu": [] if over else [self._cpu()],
             "memory": [] if over else [self._memory()],
             "gpu": [reading_rows.gpu_load_row(lane, snapshot, width, accent)] if any_gpu else [],
@@ -308,7 +308,8 @@ class PaneRows:
         row: Row = ((number, DIM if resting else strong(self.accent)), (" examples/s", DIM if resting else STRONG))
         row = labelled("speed", *row) if self.alone else row
         leads = lane.spec.id == verdict.winner_id and verdict.ratio
-        steps_done = f"  {units.several(lane.totals.steps, 'step')}" if self.alone and lane.totals.steps else ""
+        counted = self.alone and lane.script.progress is not None and lane.script.progress.epochs  # beside epochs
+        steps_done = f"  {units.several(lane.totals.steps, 'step')}" if counted and lane.totals.steps else ""
         for part in (
             (f"  ▲ {units.ratio(leads)} ahead" if leads else "", strong(self.accent)),
             (f"  {per_step}", DIM),

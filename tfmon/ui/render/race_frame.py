@@ -210,7 +210,8 @@ def draw(
     room = height - 2 - has_tabs - has_status - (replay is not None)
     most = 0 if count == 1 else 1 if height < 20 else 2 if height < 30 else 3
     if shows(snapshot, view):
-        most = max(1, min(height // 2, room - MIN_PANE_HEIGHT))
+        spare = max(room - MIN_PANE_HEIGHT, min(2, room - count - 1))  # beside panes, or a table of lanes
+        most = max(1, min(height // 2, spare))
     verdict = _verdict_rows(analysis, view, width, most)
     if view.verdict[:2] == (width, height):  # a temporary note must not move the panes
         verdict += [BLANK] * (min(view.verdict[2], most) - len(verdict))
