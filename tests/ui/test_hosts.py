@@ -45,6 +45,9 @@ def test_a_pane_tells_that_nothing_comes_from_its_machine_unless_the_lane_does()
     assert any("link    nothing came for 4.2 s" in row for row in pane(demo, "gpu2/gpu:0"))
     assert "link silent 0:04" in pane(demo, "gpu2/gpu:0", 120)[0], "also where there is no room for the line"
     assert not any("nothing came" in row for row in pane(demo, "cpu")), "the own machine has no link"
+    demo.clock.ahead(16)
+    still = [any("no step for" in row for row in pane(demo, name)) for name in ("cpu", "gpu2/gpu:0")]
+    assert still == [True, False], "it may well train"
     demo.train("gpu2/gpu:0", 7_663, 1.3, demo.clock())
     assert not any("nothing came" in row for row in pane(demo, "gpu2/gpu:0"))
     lose(demo, "me@gpu3")

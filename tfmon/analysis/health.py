@@ -127,7 +127,7 @@ def _find(snapshot: Snapshot, lane: LaneState) -> Iterator[Concern]:
     def at(at_ns: int) -> str:
         return units.clock(since_s(at_ns))
 
-    still_s = lane.stands_still_s(snapshot.at_ns)
+    still_s = snapshot.stands_still_s(lane)
     if still_s is not None:
         before = f"; the longest before took {units.duration(waits.longest_s)}" if waits is not None else ""
         text = f"no step has ended for {units.duration(still_s)}{before}{_position_text(lane)}"

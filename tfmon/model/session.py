@@ -117,6 +117,19 @@ class Snapshot:
         """Number of the lanes' machines."""
         return len({self.machine_key(lane) for lane in self.lanes})
 
+    def silent_s(self, lane: LaneState) -> float | None:
+        """Return for how long nothing has come from a lane's machine in seconds, or `None` if that is normal."""
+        host, state = lane.spec.host, self.place_of(lane)
+        if not host or lane.over or state.lost or state.sample is None:
+            return None
+        received_ns = [lane.heartbeat.heard_ns or 0 for lane in self.lanes if lane.spec.host == host]
+        age_s = (self.at_ns - max(state.sample.at_ns, *received_ns)) / 1e9
+        return age_s if age_s > STALE_TICKS else None
+
+    def stands_still_s(self, lane: LaneState) -> float | None:
+        """Return the time without a step, or `None` if normal, or unknown because the machine is silent."""
+        return lane.stands_still_s(self.at_ns) if self.silent_s(lane) is None else None
+
     def device_name(self, lane: LaneState) -> str:
         """Return the model of a lane's processor."""
         if lane.spec.kind == "cpu":

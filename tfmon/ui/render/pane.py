@@ -225,7 +225,7 @@ class PaneRows:
         lane = self.lane
         (left, right, _, _, flat, _), edge = self._frame()
         state = self._state(width)
-        silent = reading_rows.silent_s(self.snapshot, lane) is not None
+        silent = self.snapshot.silent_s(lane) is not None
         warns = lane.phase == PAUSED or silent or lane.stalled_s(self.snapshot.at_ns) is not None
         style = strong(TROUBLE) if lane.phase == FAILED else strong(WARN) if warns else STRONG
         names, id = reading_rows.lane_names(self.snapshot, lane), "" if self.alone else lane.spec.id or "?"
@@ -254,7 +254,7 @@ class PaneRows:
             return "ending"
         if (hung_s := lane.stalled_s(now_ns)) is not None:
             return f"stalled {units.clock(hung_s)}"
-        if (silent_s := reading_rows.silent_s(self.snapshot, lane)) is not None:
+        if (silent_s := self.snapshot.silent_s(lane)) is not None:
             return f"link silent {units.clock(silent_s)}"
         since_ns, doing = lane.phase_since_ns, phase_text(lane, self.snapshot)
         in_turns = lane.phase == RACING and race.mode == TURNS and not self.alone
@@ -297,7 +297,7 @@ class PaneRows:
         lane, recent, verdict = self.lane, self.analysed.recent, self.analysis.verdict
         speed, now_ns = recent.examples_per_s, self.snapshot.at_ns
         steps = recent.steps_per_s if "steps" not in lane.script.not_measured else None
-        still_s = lane.stalled_s(now_ns) or lane.stands_still_s(now_ns)
+        still_s = lane.stalled_s(now_ns) or self.snapshot.stands_still_s(lane)
         resting = (lane.phase in (PAUSED, DONE) and not self.snapshot.over) or still_s is not None
         number = units.rate(speed) if speed is not None and still_s is None else "---"
         per_step = "not measured" if lane.over else "measuring"
@@ -371,7 +371,7 @@ class PaneRows:
         return labelled("memory", (UNKNOWN if self.lane.over else text, DIM if unknown else TEXT))
 
     def _note(self) -> list[Row]:
-        lane, silent_s = self.lane, reading_rows.silent_s(self.snapshot, self.lane)
+        lane, silent_s = self.lane, self.snapshot.silent_s(self.lane)
         stalled = "no message comes" if self.view.fixed else "Enter, then S shows its stacks, K ends it"
         lines, changes = units.several(lane.process.bad_lines, "unreadable line"), lane.changes
         problems = (

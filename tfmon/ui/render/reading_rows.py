@@ -16,7 +16,7 @@ from tfmon.model.lane_state import LaneState
 from tfmon.model.lane_use import NO_GPU
 from tfmon.model.race import TURNS
 from tfmon.model.readings import NOT_SAMPLED, Missing, Reading, known, summed
-from tfmon.model.session import STALE_TICKS, Snapshot
+from tfmon.model.session import Snapshot
 from tfmon.ui.render.rows import BLANK, DIM, TEXT, Row, cells, meter, stacked
 from tfmon.ui.render.style import STRONG, WARN, banded
 
@@ -193,16 +193,6 @@ def connecting(snapshot: Snapshot, lane: LaneState) -> bool:
     return bool(lane.spec.host) and snapshot.place_of(lane).connecting
 
 
-def silent_s(snapshot: Snapshot, lane: LaneState) -> float | None:
-    """Return how long a machine has been silent in seconds, or None."""
-    host, state = lane.spec.host, snapshot.place_of(lane)
-    if not host or lane.over or state.lost or state.sample is None:
-        return None
-    heard_ns = [lane.heartbeat.heard_ns or 0 for lane in snapshot.lanes if lane.spec.host == host]
-    age_s = (snapshot.at_ns - max(state.sample.at_ns, *heard_ns)) / 1e9
-    return age_s if age_s > STALE_TICKS else None
-
-
 def connection_lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str, str]]:
     """Yield the state of the connection to a lane's machine."""
     host, state = lane.spec.host, snapshot.place_of(lane)
@@ -215,7 +205,7 @@ def connection_lines(snapshot: Snapshot, lane: LaneState) -> Iterator[tuple[str,
         yield "state", "connecting…"
     else:
         for_s = units.clock((snapshot.at_ns - state.connected_ns) / 1e9)
-        hush_s = silent_s(snapshot, lane)
+        hush_s = snapshot.silent_s(lane)
         hush = "" if hush_s is None else f"; nothing came for {units.seconds(hush_s)}"
         yield "state", f"connected for {for_s}{hush}"
     if link is None:
