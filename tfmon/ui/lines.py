@@ -113,13 +113,18 @@ class Lines(Guarded, ScrollView, can_focus=False):
         super().notify_style_update()
         self.refresh()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return lines for Textual. What is the same for all is looked up once."""
+        self._style_of = cast("StyledScreen[object]", self.screen).style_of
+        self._top, self._width = self.scroll_offset.y, self.size.width
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
         """Return a line for Textual."""
-        style_of = cast("StyledScreen[object]", self.screen).style_of
-        y += self.scroll_offset.y
+        style_of, y = self._style_of, y + self._top
         row = self.rows[y] if y < len(self.rows) else BLANK
         strip = Strip([Segment(text, style_of(name)) for text, name in row])
-        return strip.adjust_cell_length(self.size.width, style_of("text"))
+        return strip.adjust_cell_length(self._width, style_of("text"))
 
     async def on_click(self, event: events.Click) -> None:
         """Step a knob back with the right button. A double click must not answer the question that it asks."""

@@ -216,8 +216,9 @@ def tab_row(
 def hint_row(hints: Iterable[Hint], width: int) -> Row:
     """Return the keys that fit, and always the last two."""
     parts = [[(key, link(STRONG, action)), (f" {word}", link(DIM, action))] for key, word, action in hints]
-    while len(parts) > 2 and sum(cells(part) + 2 for part in parts) > width + 1:
-        del parts[-3]
+    sizes = [cells(part) + 2 for part in parts]
+    while len(parts) > 2 and sum(sizes) > width + 1:
+        del parts[-3], sizes[-3]
     row: list[Span] = []
     for part in parts:
         row += [("  " if row else " ", TEXT), *part]
