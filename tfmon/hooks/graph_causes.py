@@ -126,7 +126,9 @@ def _size(shape: Any, rows: int) -> int:
 def _repeated(ops: list[Any], variables: int) -> Iterator[GraphPart]:
     every = len(ops)
     sample = ops[:: max(1, every // SAMPLE)]
-    if every < LEAST_UNROLLED and not any(_is_metric(_stack_of(op)) for op in sample[::FIRST_LOOK]):
+    first = sample[::FIRST_LOOK]
+    least = max(LEAST_PART, LEAST_METRICS / every) / 2 * len(first)
+    if every < LEAST_UNROLLED and sum(_is_metric(_stack_of(op)) for op in first) < least:
         return  # reading all stacks would start a garbage collection of 0.2 s
     stacks = [_stack_of(op) for op in sample]
     in_metrics = [number for number, stack in enumerate(stacks) if _is_metric(stack)]
