@@ -63,8 +63,11 @@ class Timed:
     def __call__(self, *args: Any) -> Any:
         """Call the function."""
         call = self._call
-        with hooks:
+        try:
             call.begin_call(args[0])
+        except Exception as error:
+            if not hooks.handles(error):
+                raise
         try:
             result = self._timed_function(*args)
         except BaseException as error:
@@ -72,8 +75,11 @@ class Timed:
                 call.end_call(failed=True)
             unseen(error)
             raise
-        with hooks:
+        try:
             call.end_call(loss_of(result))
+        except Exception as error:
+            if not hooks.handles(error):
+                raise
         return result
 
 

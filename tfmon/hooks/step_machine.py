@@ -52,7 +52,8 @@ class StepMachine:
         self.off = False
         """Whether another process is the lane, or the script reports."""
         self.lane: Lane | None = None
-        self._asides: dict[int, int] = {}
+        self.asides: dict[int, int] = {}
+        """Calls with another observer, by thread."""
         self.report = LoopReport()
         self._reported = False
         self._thread = 0
@@ -94,7 +95,7 @@ class StepMachine:
     @property
     def aside(self) -> int:
         """Above 0 while another observer follows the calling thread."""
-        return self._asides.get(threading.get_ident(), 0) if self._asides else 0
+        return self.asides.get(threading.get_ident(), 0) if self.asides else 0
 
     @property
     def caller_may_train(self) -> bool:
@@ -104,7 +105,7 @@ class StepMachine:
     @property
     def watches_caller(self) -> bool:
         """Whether the calling thread is watched."""
-        if self.off or self._updating or (self._asides and self.aside):
+        if self.off or self._updating or (self.asides and self.aside):
             return False
         return threading.get_ident() == self._thread or self._takes_over()
 
@@ -145,12 +146,12 @@ class StepMachine:
         if not self.aside and threading.get_ident() == self._thread:
             self.finish()
             self.report.doing = ""
-        self._asides[threading.get_ident()] = self.aside + 1
+        self.asides[threading.get_ident()] = self.aside + 1
         return True
 
     def come_back(self) -> None:
         """Watch again, and restart the comparison with optimizers' counts."""
-        self._asides[threading.get_ident()] -= 1
+        self.asides[threading.get_ident()] -= 1
         if self._reported:
             self.off = self._reported = False
         # Only the loop's thread may change the counts.

@@ -281,8 +281,9 @@ class TensorFlowHooks:
         def call(function: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
             try:
                 mark: Any = getattr(function, MARK, UNTRAINED)
-                bundle = steps.bundle
-                if mark is UNTRAINED or (mark and bundle.busy and bundle.thread == get_ident() and self._eager()):
+                bundle, thread = steps.bundle, get_ident()
+                nested = (bundle.busy and bundle.thread == thread) or steps.asides.get(thread)
+                if mark is UNTRAINED or (mark and nested and self._eager()):
                     return original(function, tensor_inputs, captured_inputs)
                 begun, first_ns = False, 0
                 try:
