@@ -31,11 +31,10 @@ async def test_z_gives_a_lane_the_whole_width_and_takes_it_back(demo, app, pilot
     assert not app.monitor.view.zoomed and app.monitor.view.focused == "cpu", "Esc ends the zoom before the focus"
 
 
-async def test_z_says_that_a_small_terminal_has_no_room():
-    app = app_of(racing_demo())
-    async with app.run_test(size=(40, 6)) as pilot:
-        await press(pilot, "z")
-        assert "there is no room to zoom" in app.monitor.view.message and not app.monitor.view.zoomed
+@pytest.mark.parametrize("pilot", [(40, 6)], indirect=True)
+async def test_z_says_that_a_small_terminal_has_no_room(app, pilot):
+    await press(pilot, "z")
+    assert "there is no room to zoom" in app.monitor.view.message and not app.monitor.view.zoomed
 
 
 async def test_a_double_click_zooms_and_two_clicks_in_two_places_do_not(app, pilot):

@@ -139,10 +139,8 @@ def test_the_thread_that_reads_keys_sleeps_until_there_is_one_or_it_must_end(pty
 
 STYLES = [
     Style(color=colour, bgcolor=ground, bold=bold, underline=underline)
-    for colour in ("#56b4e9", "#e0e0e0", "color(9)")
-    for ground in ("#121212", "color(4)")
-    for bold in (False, True)
-    for underline in (False, True)
+    for colour, ground in itertools.product(("#56b4e9", "#e0e0e0", "color(9)"), ("#121212", "color(4)"))
+    for bold, underline in itertools.product((False, True), repeat=2)
 ]
 segments = some.lists(
     some.tuples(some.text("ab─日", max_size=4), some.sampled_from([*STYLES, Style()])), max_size=5
