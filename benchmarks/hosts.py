@@ -161,7 +161,7 @@ def keys(sshd: Sshd, options: argparse.Namespace) -> None:
 
     def there(sink: Callable[[LaneProcess, Event], None]) -> LaneProcess:
         child = link.start("a_beat")
-        child._hear = sink
+        child.process._tell = partial(sink, child.process)
         return child.process
 
     link = linked()

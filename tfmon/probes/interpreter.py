@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from email import message_from_string
 from pathlib import Path
 
 from tfmon.model.codec import clean
@@ -196,7 +195,7 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
     # The package `tensorflow` may only require another one.
     build = max(builds, key=lambda dist: len(dist.name), default=Distribution("tensorflow", "", ""))
     info, folder = _build_info(home), Path(build.folder or home)
-    fields = message_from_string(read_text(folder / "METADATA"))
+    fields, _, _ = read_text(folder / "METADATA").partition("\n\n")
     cuda, capabilities = info.get("is_cuda_build"), info.get("cuda_compute_capabilities")
     return Wheel(
         build.name,
@@ -208,10 +207,15 @@ def find_wheel(path: Sequence[str]) -> Wheel | None:
         cuda_version=str(info.get("cuda_version") or ""),
         cudnn_version=str(info.get("cudnn_version") or ""),
         capabilities=tuple(map(str, capabilities)) if isinstance(capabilities, list | tuple) else (),
-        requires_python=fields.get("Requires-Python") or "",
-        requires=tuple(fields.get_all("Requires-Dist", ())),
+        requires_python="".join(_values("Requires-Python", fields)[:1]),
+        requires=tuple(_values("Requires-Dist", fields)),
         installer=read_text(folder / "INSTALLER").strip(),
     )
+
+
+def _values(field: str, fields: str) -> list[str]:
+    # The module email would take a tenth of an agent's memory.
+    return re.findall(rf"^{field}: *(.*\S)", fields, re.IGNORECASE | re.MULTILINE)
 
 
 def distributions(path: Sequence[str | Path]) -> Iterator[Distribution]:

@@ -33,6 +33,7 @@ def main(marker: str) -> None:
     try:
         folder = tempfile.mkdtemp(prefix="tfmon-")  # readable by this user only
         zipfile.ZipFile(io.BytesIO(packed)).extractall(folder)
+        del packed
         sys.path.insert(0, folder)
         from tfmon.lanes.remote.agent import run
     except Exception as error:  # noqa: BLE001 - the monitor shows it
