@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from types import SimpleNamespace
 
 import pytest
 from support.slow import slow_except
@@ -39,16 +39,6 @@ MANY_STEPS = WORK.replace("STEPS = 300", "STEPS = 1_000")
 FASTER = ("PAUSE_S = 0.01", "PAUSE_S = 0.004")
 
 
-class Tried(NamedTuple):
-    code: int
-    result: dict
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.result["text"]
-
-
 def write(folder: Path, edit: tuple[str, str], train: str = LOOP, work: str = WORK) -> None:
     """Write the scripts, and the patch that replaces a text of work.py."""
     (folder / "train.py").write_text(train)
@@ -58,7 +48,7 @@ def write(folder: Path, edit: tuple[str, str], train: str = LOOP, work: str = WO
     (folder / "fix.patch").write_text("".join(difflib.unified_diff(*both, "a/work.py", "b/work.py")))
 
 
-def try_edit(run: Runner, *edit: str, work: str = WORK, words=()) -> Tried:
+def try_edit(run: Runner, *edit: str, work: str = WORK, words=()) -> SimpleNamespace:
     """Try an edit of work.py; a folder that changed fails."""
     write(run.folder, edit, work=work)
     before = content(run.folder)
@@ -68,7 +58,8 @@ def try_edit(run: Runner, *edit: str, work: str = WORK, words=()) -> Tried:
     assert "Traceback" not in done.stderr
     if "--yes" not in words:
         assert content(run.folder) == before
-    return Tried(done.returncode, json.loads(done.stdout), done.stderr)
+    result = json.loads(done.stdout)
+    return SimpleNamespace(code=done.returncode, result=result, text=result.get("text"), err=done.stderr)
 
 
 def test_a_faster_module_is_kept_and_the_view_is_named(run, request):
@@ -103,21 +94,17 @@ def test_the_screen_displays_whole_runs_and_the_answer(folder):
         assert "whole run " in terminal.leave(0)
 
 
+START = "0.01\nSTEPS = 300\nBATCH = 32\ndef loss(step):\n"
+HALF = START.replace("0.01", "0.003") + "    step /= 2\n"
+OTHER = "it trains something else: losses at the same step differ by"
+FAILS = "    assert step <= 20, 'no more'\n"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "why"),
-    [
-        pytest.param(
-            "0.01\nSTEPS = 300\nBATCH = 32\ndef loss(step):\n",
-            "0.003\nSTEPS = 300\nBATCH = 32\ndef loss(step):\n    step /= 2\n",
-            "it trains something else: losses at the same step differ by",
-            id="half the updates",
-        ),
-        pytest.param(
-            "    return 2", "    assert step <= 20, 'no more'\n    return 2", "it fails after 20 steps: .*no more",
-            id="exception",
-        ),
-    ],
-)  # fmt: skip
+    [(START, HALF, OTHER), (START, START + FAILS, "it fails after 20 steps: .*no more")],
+    ids=["half the updates", "exception"],
+)
 def test_other_changes_are_refused_in_a_line(runner, before, after, why):
     tried = try_edit(runner, before, after)
     assert re.search(why, tried.text), tried.text
